@@ -114,6 +114,7 @@ class MIP(Solver):
         least=1,
     )
     seed: int | None = option(None, "Of the optimizer, >= 0; None: by the ``random_state`` of `solve`.", least=0)
+    subtree_rows: bool = option(True, "See `MIPTreeProblem`.")
     coef_bound: float = option(10.0, "See `MIPTreeProblem`.", above=0)
     margin: float = option(0.005, "See `MIPTreeProblem`.", least=LEAST_MARGIN)
 
@@ -169,6 +170,7 @@ class MIP(Solver):
             max_splits=self.max_splits,
             max_features=self.max_features,
             constraints=self.constraints,
+            subtree_rows=self.subtree_rows,
             objective="exact" if squares else "outer",
             coef_bound=self.coef_bound,
             margin=self.margin,

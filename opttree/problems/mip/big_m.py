@@ -17,6 +17,7 @@ from opttree.problems.mip.statement import MIPStatement
 from opttree.statement.constraints import ForbidSplit
 from opttree.statement.numbers import unit_range
 
+Floats = NDArray[np.float64]
 ROUNDING = 1e-6
 
 
@@ -33,8 +34,8 @@ class BigM:
 
     bound = 0.0
 
-    def __init__(self, stated: MIPStatement) -> None:
-        self.stated, self.problem = stated, stated.problem
+    def __init__(self, stated: MIPStatement, subtrees: tuple[Floats, float] | None = None) -> None:
+        self.stated, self.problem, self.subtrees = stated, stated.problem, subtrees
         self.axis = stated.problem.splits == "axis"
         splits = not self.axis or len(stated.candidates) > 0
         self.tree = Complete(stated.problem.depth if splits else 0)
@@ -99,7 +100,14 @@ class BigM:
         ).add(model, self.leaves)
         if not self.axis and not self.stated.extensions:
             self._order_siblings(model)
-        model.cost = pyo.Objective(expr=loss + self.problem.price_per_split * pyo.quicksum(model.splits.values()))
+        cost = loss + self.problem.price_per_split * pyo.quicksum(model.splits.values())
+        if self.subtrees is not None and tree.n_branches:
+            least, leaf = self.subtrees
+            start = self.stated.candidates.start
+            of = {j: float(least[start[f] : start[f + 1]].min()) for f, j in enumerate(features)}
+            split = pyo.quicksum(v * model.a[0, j] for j, v in of.items() if 0.0 < v < np.inf)
+            model.subtrees = pyo.Constraint(expr=cost >= split + leaf * (1 - model.splits[0]))
+        model.cost = pyo.Objective(expr=cost)
         return model
 
     def _go(self, m: Any, i: int, leaf: int, t: int, left: bool) -> Any:

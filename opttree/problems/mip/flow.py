@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pyomo.core as pyo
+from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
 from opttree.problems.mip.complete import Complete
 from opttree.problems.mip.losses import Leaves
 from opttree.problems.mip.side import Side
 from opttree.problems.mip.statement import MIPStatement
+
+Floats = NDArray[np.float64]
 
 
 class Flow:
@@ -25,8 +28,9 @@ class Flow:
 
     bound = 0.0
 
-    def __init__(self, stated: MIPStatement) -> None:
+    def __init__(self, stated: MIPStatement, subtrees: tuple[Floats, float] | None = None) -> None:
         self.stated, self.problem, self.candidates = stated, stated.problem, stated.candidates
+        self.subtrees = subtrees
         self.tree = Complete(stated.problem.depth if len(self.candidates) else 0)
         patterns, first, group = np.unique(self.candidates.left.T, axis=0, return_index=True, return_inverse=True)
         self.group = group.reshape(-1)
@@ -86,7 +90,13 @@ class Flow:
             lambda leaf: pyo.quicksum(int(self.size[g]) * model.flow[g, tree.n_branches + leaf] for g in groups),
         ).add(model, self.leaves)
         count = pyo.quicksum(model.split.values())
-        model.cost = pyo.Objective(expr=loss + self.problem.price_per_split * count)
+        cost = loss + self.problem.price_per_split * count
+        if self.subtrees is not None and tree.n_branches:
+            least, leaf = self.subtrees
+            known = [(key, float(v)) for key, v in zip(keys, least, strict=True) if 0.0 < v < np.inf]
+            split = pyo.quicksum(v * model.split[0, *key] for key, v in known)
+            model.subtrees = pyo.Constraint(expr=cost >= split + leaf * (1 - splits[0]))
+        model.cost = pyo.Objective(expr=cost)
         return model
 
     def encode(self, model: Any, tree: Tree) -> bool:

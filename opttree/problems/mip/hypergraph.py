@@ -15,6 +15,7 @@ from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import centred, linear_absolute_cost
 from opttree.problems.exact.problem import sums_of_rows
 from opttree.problems.mip.candidates import Candidates
+from opttree.runtime.clock import now, seconds_left
 from opttree.statement.constraints import DifferentLeaf, ForbidSplit, MinPerGroup, SameLeaf
 from opttree.statement.penalties import L1, L2
 from opttree.statement.problem import TreeProblem
@@ -25,6 +26,7 @@ COLUMNS = ("best", "family", "every")
 CHUNK = 1 << 18  # columns between two points where it can be stopped
 MOST_COLUMNS, MOST_BYTES = 30_000_000, 6e9
 MOST_COMPLETE = 3_000_000  # columns of a complete program; each is a Pyomo variable
+BOUNDS_SHARE, BOUNDS_SECONDS = 0.1, 10.0  # of the time, for `subtree_bounds`, at most
 RULE_OUT = 1e-7  # relative tolerance: a column stays if it may lead to a tree as good as the best known
 
 
@@ -321,6 +323,33 @@ def plan(levels: list[Level], price: float) -> Plan:
         count.insert(0, k)
         choice.insert(0, a)
     return Plan(value[:-1], count[:-1], choice)
+
+
+def subtree_bounds(problem: TreeProblem, candidates: Candidates) -> Generator[None, None, tuple[Floats, float] | None]:
+    """What a tree costs at least whose root has each of the candidate splits (C,), and one leaf: by the dynamic program
+    without side constraints. None where that takes long, or there are no splits.
+    """
+    free = problem.restated(constraints=())
+    until = now() + min(BOUNDS_SHARE * seconds_left(), BOUNDS_SECONDS)
+    work = enumerate_levels(free, candidates, "every" if free.depth == 1 else "family")
+    try:
+        while True:
+            next(work)
+            yield
+            if now() > until:
+                return None
+    except StopIteration as stop:
+        levels: list[Level] = stop.value
+    except TooLargeError:
+        return None
+    root, found = levels[0], np.full(len(candidates), np.inf)  # of those that leave too few rows on a side
+    if not len(candidates) or root.depth == 0:
+        return None
+    costs, below = root.cost.copy(), plan(levels, free.price_per_split).value
+    if root.depth > 1:
+        costs += below[1][root.columns[:, 2]] + below[1][root.columns[:, 3]]
+    found[root.columns[:, 1]] = costs + free.price_per_split
+    return found, float(root.leaf[0])
 
 
 def tree_of(levels: list[Level], choice: list[Ints], candidates: Candidates, problem: TreeProblem) -> Tree:

@@ -13,6 +13,7 @@ from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import fit_exact_leaves, leaves_in_range
 from opttree.problems.mip.candidates import with_margin
 from opttree.problems.mip.files import labels, read_values, write_start
+from opttree.problems.mip.hypergraph import subtree_bounds
 from opttree.problems.mip.statement import Formulation, MIPStatement
 from opttree.runtime.files import whole_file
 from opttree.statement.joint_leaves import NoAnswersError
@@ -110,13 +111,16 @@ class MIPTreeProblem(MIPStatement):
 
             return (yield from Hyperflow.prepare(self, complete))
         yield
+        subtrees = None
+        if self.subtree_rows and self.problem.splits == "axis" and self.problem.leaves == "constant":
+            subtrees = yield from subtree_bounds(self.problem, self.candidates)
         if self.formulation == "flow":
             from opttree.problems.mip.flow import Flow
 
-            return Flow(self)
+            return Flow(self, subtrees)
         from opttree.problems.mip.big_m import BigM
 
-        return BigM(self)
+        return BigM(self, subtrees)
 
     def build(self, *, complete: bool = True) -> Any:
         """Build a Pyomo model whose objective ``cost`` is the objective of the problem.

@@ -104,6 +104,13 @@ class MIPStatement(Checked):
         that no tree as good as a known one can use (reduced-cost fixing); few columns remain. False: keep all columns
         that an optimal tree may need.""",
     )
+    subtree_rows: bool = option(
+        True,
+        """For "flow" and "big-m", axis-aligned splits and constant leaves: a row that says what a tree costs at least
+        whose root has each candidate split, by the dynamic program of "hyperflow" without side constraints. It makes
+        the unconstrained optimum the bound of the root, which is 0 or nearly so without it; left out where the dynamic
+        program takes more than a tenth of the time, or ten seconds.""",
+    )
     objective: Literal["exact", "outer"] = option(
         "exact",
         """For "flow" and "big-m" with squared loss. "exact": a convex quadratic objective, for solvers that support it

@@ -9,8 +9,8 @@ import pytest
 
 from opttree import L1, L2, MIPTreeProblem, ORTRegressor, SplitPrice, TreeProblem, datasets
 from opttree.problems.mip.candidates import dichotomies
-from opttree.statement.constraints import RequireSplit
-from solvers import MIP, TAO, CartInit, Chain, LocalSearch, Termination, certify, solve
+from opttree.statement.constraints import MaxDifference, RequireSplit
+from solvers import MIP, TAO, BranchAndBound, CartInit, Chain, Lagrangian, LocalSearch, Termination, certify, solve
 from solvers.mip import highs
 from tests.conftest import regression_problem, thinned
 from tests.exact import instances, leaf_loss, optimum
@@ -407,3 +407,22 @@ def test_a_start_outside_the_program_is_said(table):
 def test_highs_prints_nothing(table, capfd):
     solve(TreeProblem(*table, depth=2, splits="axis"), MIP(formulation="flow"), time_limit=0.5)
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("form", ["flow", "big-m"])
+def test_rows_of_subtrees_make_the_free_optimum_the_bound_of_the_root(form):
+    """Under parity and under an order, of which the dynamic program knows nothing: bounds stay below the optimum."""
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 3, size=(30, 3)).astype(float)
+    y = rng.integers(0, 2, 30)
+    group = rng.integers(0, 2, 30)
+    problem = TreeProblem(X, y, 2, "axis", loss="zero_one", constraints=[MaxDifference(group, 0.1)])
+    free = solve(problem.restated(constraints=()), BranchAndBound()).objective
+    with_rows = solve(problem, MIP(form, node_limit=1), random_state=0)
+    assert with_rows.bound >= free - 1.0 / 30 * 1e-3
+    truth = solve(problem, Lagrangian(), random_state=0)
+    assert with_rows.bound <= truth.objective + 1e-9
+    whole = solve(problem, MIP(form), time_limit=100, random_state=0)
+    assert whole.objective == pytest.approx(truth.objective)
+    plain = MIPTreeProblem(problem, form, subtree_rows=False).build()
+    assert not hasattr(plain, "subtrees")
