@@ -79,8 +79,9 @@ class CostClassifier(ClassifierMixin, ProvedTree):
     _: KW_ONLY
     cost_matrix: Any = option(
         None,
-        """(K, K) what it costs to take class i (row) for class j (column), >= 0, in the order of the sorted labels;
-        None: 1 for every error. Costs given to `fit` come before it.""",
+        """(K, K) what it costs to take class i (row) for class j (column), >= 0, in the order of the sorted labels; or
+        a DataFrame whose rows and columns are named by them. None: 1 for every error. Costs given to `fit` come before
+        it.""",
     )
     split_price: float | Literal["cv"] = option(
         0.0,
@@ -209,6 +210,7 @@ def _costs(
     name, given = (
         ("costs", costs) if costs is not None else ("cost_matrix", 1.0 - np.eye(K) if matrix is None else matrix)
     )
+    given = _by_label(given, labels) if costs is None else given
     try:
         table = np.asarray(given, np.float64)
     except (TypeError, ValueError) as error:
@@ -221,3 +223,10 @@ def _costs(
     if table.min() < 0.0:
         raise ValueError(f"{name} must be >= 0; got {table.min():g}")
     return labels, table if costs is not None else table[code]
+
+
+def _by_label(matrix: Any, labels: NDArray[Any]) -> Any:
+    """A matrix whose rows and columns are named by labels, in the order of these; another one as it is."""
+    if not hasattr(matrix, "loc") or not all(label in matrix.index and label in matrix.columns for label in labels):
+        return matrix
+    return matrix.loc[labels, labels]

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
 from opttree.statement.constraints import LeafConstraint, Limits, Statement, answers, picks
+from opttree.statement.constraints.base import EXACT
 
 Floats = NDArray[np.float64]
 NEWTON_STEPS, CONVERGED = 100, 1e-14
 TINY = 1e-14  # coefficients of limits, which are shares of rows or numbers of classes
+MOST_WAYS = 2**17  # to choose the answers of leaves, all of which are tried
 INSIDE = 1e-9  # least distance of a probability from 0 and 1 while it is fitted
 
 
@@ -155,19 +157,23 @@ def _medians(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats
 
 
 def _classes(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:
-    """The classes of the leaves with the fewest errors within the limits, or the actions of the least cost."""
+    """The classes of the leaves with the fewest errors within the limits, or the actions of the least cost: the best of
+    all ways to choose them, or of too many by a mixed-integer program.
+    """
+    L, K = shape
+    lost = np.zeros(shape)
+    if problem.is_classification:
+        np.add.at(lost, (leaf, problem.Y[:, 0].astype(np.intp)), -problem.w)
+    else:
+        np.add.at(lost, leaf, problem.w[:, None] * problem.Y)
+    lost -= lost.min(axis=1, keepdims=True)
+    if K**L <= MOST_WAYS:
+        return _best_way(lost, G.reshape(len(h), L, K), h)
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    L, K = shape
-    right = np.zeros(shape)
-    if problem.is_classification:
-        np.add.at(right, (leaf, problem.Y[:, 0].astype(np.intp)), problem.w)
-    else:
-        np.add.at(right, leaf, -problem.w[:, None] * problem.Y)
-        right /= np.abs(right).max() or 1.0  # tolerances of programs are absolute
     one = np.kron(np.eye(L), np.ones(K))
     solution = milp(
-        -right.ravel(),
+        lost.ravel() / (lost.max() or 1.0),  # tolerances of programs are absolute
         integrality=np.ones(L * K),
         bounds=Bounds(0.0, 1.0),
         constraints=[LinearConstraint(one, 1.0, 1.0), LinearConstraint(G, -np.inf, h)],
@@ -176,3 +182,17 @@ def _classes(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats
     if solution.x is None:
         raise NoAnswersError("no classes of the leaves satisfy the constraints")
     return np.round(solution.x).reshape(shape)
+
+
+def _best_way(lost: Floats, G: Floats, h: Floats) -> Floats:
+    """The choice (L, K) of one of K answers for each leaf that loses the least within the limits."""
+    L, K = lost.shape
+    total, used = np.zeros(1), np.zeros((1, len(h)))
+    for leaf in range(L):  # the ways so far, times the answers of one more leaf
+        total = (total[:, None] + lost[leaf]).ravel()
+        used = (used[:, None] + G[:, leaf].T).reshape(-1, len(h))
+    inside = np.flatnonzero(np.all(used <= h + EXACT, axis=1))
+    if not inside.size:
+        raise NoAnswersError("no classes of the leaves satisfy the constraints")
+    way = int(inside[np.argmin(total[inside])])
+    return np.eye(K)[[way // K ** (L - 1 - leaf) % K for leaf in range(L)]]

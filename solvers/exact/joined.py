@@ -44,9 +44,9 @@ class Halves(NamedTuple):
 
 def joined(
     stated: TreeProblem, costs: Floats, G: Floats, h: Floats, multipliers: Floats, upper: float, most: float
-) -> Generator[None, None, tuple[Tree | None, int]]:
-    """The cheapest tree within the limits ``G, h`` whose cost is below ``upper``, or None, and how many halves of trees
-    were held; yields None wherever it can be stopped.
+) -> Generator[None, None, tuple[Tree | None, float, int]]:
+    """The cheapest tree within the limits ``G, h`` whose cost is below ``upper``, or None; its cost, or infinity; and
+    how many halves of trees were held. Yields None wherever it can be stopped.
 
     ``stated`` is the problem priced by the ``multipliers``; ``costs (n, K)`` are those of the rows without prices.
 
@@ -100,9 +100,9 @@ def joined(
         yield
     root = _cheapest(every[0][0], h)
     if not root.cost.size or root.cost[0] >= upper:
-        return None, held
+        return None, np.inf, held
     every[0][0] = root
-    return _tree(levels, every, candidates, stated), held
+    return _tree(levels, every, candidates, stated), float(root.cost[0]), held
 
 
 class _Leaves:

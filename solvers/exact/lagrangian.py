@@ -39,16 +39,24 @@ class Limits:
         self.problem, self.chooses = problem, picks(problem)
         found = [c.terms(problem) for c in problem.constraints if isinstance(c, LeafConstraint)]
         G, h = np.concatenate([one.G for one in found]), np.concatenate([one.h for one in found])
+        size = float(np.abs(problem.Y).max())
         if self.chooses:  # answers are one of several: the first may count nothing
             h = h - G[:, :, 0].sum(axis=1)
             G = G - G[:, :, :1]
-        rows = np.round(np.column_stack([G.reshape(len(h), -1), h]), 12)
+        rows = np.round(np.column_stack([G.reshape(len(h), G.shape[1] * G.shape[2]), h]), 12)
         first = np.sort(np.unique(rows, axis=0, return_index=True)[1])
         self.G, self.h = G[first], h[first]
         w = problem.w
         if self.chooses:
             lost = problem.Y if problem.loss_function.chooses else 1.0 - (np.arange(problem.n_outputs) == problem.Y)
             self.costs = w[:, None] * lost
+            size = float(np.ptp(self.costs, axis=1).sum())
+        self.size = size or 1.0  # of what answers may cost
+
+    @property
+    def impossible(self) -> bool:
+        """Whether no answers at all are within a limit."""
+        return self.chooses and bool(np.any(self.G.min(axis=2).sum(axis=1) > self.h + EXACT))
 
     def priced(self, multipliers: Floats) -> tuple[TreeProblem, float]:
         """The problem without its limits, whose outcomes pay for them, and what its objective lacks."""
@@ -93,7 +101,7 @@ class Lagrangian(Solver):
     For costs of actions, 0/1 loss and squared loss, constant leaves; other constraints as ``solver`` takes them. The
     best multipliers may leave a gap. For classes and actions ``enumerate`` then lists the halves of all trees whose
     priced cost is below that of the best one known, and joins them under the limits: a proof, on tables of some dozens
-    of thresholds.
+    of thresholds, and not beside `MaxSplits`.
 
     ``step.info`` holds the number of "multipliers" that were tried, and of "halves".
 
@@ -152,6 +160,8 @@ class Lagrangian(Solver):
         run = _Run(self, problem)
         try:
             yield from run.tried(problem.best_constant(), "constant")
+            if math.isinf(run.bound):
+                return Verdict(Termination.INFEASIBLE, " No answers are within a limit.")
             if start is not None:
                 yield from run.tried(start, "start")
             yield from run.multiply(int(rng.integers(2**31 - 1)))
@@ -174,7 +184,8 @@ class _Run:
     def __init__(self, options: Lagrangian, problem: TreeProblem) -> None:
         self.options, self.problem, self.limits = options, problem, None
         if any(isinstance(c, LeafConstraint) for c in problem.constraints):
-            self.limits = Limits(problem)
+            limits = Limits(problem)
+            self.limits = limits if len(limits.h) else None  # parity of one group asks for nothing
         self.tree: Tree | None = None
         self.objective, self.bound = math.inf, 0.0
         free = problem.restated(constraints=())
@@ -184,6 +195,10 @@ class _Run:
         self.best = np.zeros(0 if self.limits is None else len(self.limits.h))  # multipliers
         self.info = {"multipliers": 0.0, "halves": 0.0}
         self.words = ""
+        if self.limits is not None and self.limits.impossible:
+            self.bound = math.inf
+        if self.limits is not None and self.limits.chooses and not self.can_enumerate:
+            self.words = " Trees are not enumerated beside MaxSplits."
 
     @property
     def open(self) -> bool:
@@ -223,7 +238,8 @@ class _Run:
 
     def evaluate(self, multipliers: Floats, seed: int) -> tuple[float, Tree]:
         """The bound at some multipliers, and the tree that attains it."""
-        stated, lacks = self.problem, 0.0
+        others = tuple(c for c in self.problem.constraints if not isinstance(c, LeafConstraint))
+        stated, lacks = self.problem.restated(constraints=others), 0.0
         if self.limits is not None:
             stated, lacks = self.limits.priced(multipliers)
         left = seconds_left()
@@ -243,7 +259,8 @@ class _Run:
         yield None
         best, multipliers, most = -math.inf, self.best, math.inf
         lines: list[tuple[float, Floats]] = []
-        width = self.leaf / max(float(np.abs(self.limits.h).max()), LEAST_LIMIT) if self.limits is not None else 0.0
+        size = self.leaf if self.limits is None else max(self.leaf, self.limits.size)
+        width = size / max(float(np.abs(self.limits.h).max()), LEAST_LIMIT) if self.limits is not None else 0.0
         for _ in range(self.options.rounds):
             bound, tree = self.evaluate(multipliers, seed)
             if bound > best:
@@ -257,9 +274,9 @@ class _Run:
             if self.limits is None or not self.open:
                 return
             lines.append(self.limits.line(tree))
-            close = CONVERGED * max(abs(best), abs(self.leaf))
+            close = CONVERGED * max(abs(best), self.leaf)
             multipliers, most = _master(lines, self.best, width)
-            while most <= best + close and width < WIDEST * self.leaf:  # the best ones may be outside the box
+            while most <= best + close and width < WIDEST * size:  # the best ones may be outside the box
                 if np.abs(multipliers - self.best).max() < 0.99 * width:
                     self.words = " The multipliers are the best ones."
                     return
@@ -278,7 +295,7 @@ class _Run:
         if math.isinf(upper):  # no tree costs as much
             upper = 2.0 * float(limits.costs.max(axis=1).sum()) + stated.price_per_split * 2**stated.depth
         try:
-            found, halves = yield from joined(
+            found, cost, halves = yield from joined(
                 stated, limits.costs, limits.G, limits.h + EXACT, self.best, upper, self.options.most
             )
         except TooLargeError as error:
@@ -287,7 +304,7 @@ class _Run:
         self.info["halves"] = float(halves)
         if found is not None:
             yield from self.tried(found, "enumeration")
-        self.bound = max(self.bound, self.objective)
+        self.bound = max(self.bound, min(cost, self.objective))
         self.words += " Every tree that may be better was enumerated."
 
 
@@ -301,7 +318,7 @@ def _master(lines: list[tuple[float, Floats]], centre: Floats, width: float) -> 
     excess = np.array([excess for _cost, excess in lines])
     low = np.maximum(centre - width, 0.0)
     there = costs + excess @ low
-    size = max(float(np.abs(there).max()), 1e-300)
+    size = max(float(np.abs(there).max()), float(np.abs(excess).max()) * width, 1e-300)
     table = np.column_stack([-excess * width / size, np.ones(len(lines))])  # steps in units of the width
     bounds = [(0.0, float(end)) for end in (centre + width - low) / width] + [(None, None)]
     aim = np.append(np.zeros(len(centre)), -1.0)

@@ -1,5 +1,6 @@
 """Losses of one's own, by the solvers that take them."""
 
+import pickle
 from dataclasses import dataclass
 
 import numpy as np
@@ -187,3 +188,21 @@ def test_solvers_find_the_optimum_of_brute_force(kind, seed):
 @pytest.mark.parametrize("measure", [*MEASURES, "recall"])
 def test_measures_are_those_of_brute_force(measure, seed):
     assert of_measure(measure, seed) is None
+
+
+def test_decisions_are_checked_at_any_size_of_the_costs(rng):
+    """Rounding at 1e10 was taken for a wrong function, and a wrong function at 1e-8 for a right one."""
+
+    def dearest(costs):
+        chosen = np.zeros(costs.size)
+        chosen[np.argmax(costs)] = 1.0
+        return chosen
+
+    near = np.tile(rng.random(4), (6, 1)) + 1e-3 * rng.random((6, 4))
+    for size in (1e-8, 1.0, 1e11):
+        problem = TreeProblem(rng.random((6, 2)), size * near, 1, "axis", loss=Decision(cheapest))
+        assert solve(problem, BranchAndBound()).objective >= 0.0
+        wrong = TreeProblem(rng.random((20, 2)), size * rng.random((20, 4)), 1, "axis", loss=Decision(dearest))
+        with pytest.raises(ValueError, match=r"\.cost must be"):
+            solve(wrong, BranchAndBound())
+    assert pickle.loads(pickle.dumps(problem)).loss == problem.loss

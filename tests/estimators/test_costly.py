@@ -95,3 +95,14 @@ def test_what_is_wrong_is_said(options, given, words):
 @parametrize_with_checks([CostClassifier()])
 def test_scikit_learn_takes_it(estimator, check):
     check(estimator)
+
+
+def test_a_matrix_with_names_is_read_by_them():
+    X, y, _rng = drawn(K=2)
+    labels = np.array(["a", "b"])[y]
+    matrix = pd.DataFrame([[0, 5], [1, 0]], index=["a", "b"], columns=["a", "b"])
+    turned = matrix.loc[["b", "a"], ["b", "a"]]
+    models = [CostClassifier(2, cost_matrix=one).fit(X, labels) for one in (matrix, turned, matrix.to_numpy())]
+    assert len({tuple(model.predict(X)) for model in models}) == 1
+    more = matrix.reindex(index=["a", "b", "c"], columns=["a", "b", "c"], fill_value=2)  # a fold may lack a label
+    assert np.array_equal(CostClassifier(2, cost_matrix=more).fit(X, labels).predict(X), models[0].predict(X))

@@ -43,6 +43,7 @@ CODES = {
     "own": codes.OWN,
 }
 OWN_SLACK, OWN_AGREES, DRAWS = 1e-9, 1e-6, 20  # of one leaf's cost; relative; random sets of rows that are tried
+OWN_NOISE = 1e-9  # of the sums of statistics, in size
 WIDEST = 1e-280  # the least positive outcome, of the largest
 WHOLE = 0.5  # whole numbers of errors that differ by less are equal
 
@@ -366,12 +367,13 @@ class ExactTreeProblem(Checked):
             best = loss.constants(problem.Y, w, rows, np.array([0, rows.size]), problem.n_outputs)
             outputs = np.repeat(best, rows.size, axis=0)
             stated = float(np.sum(w[rows] * (loss.of_rows(problem.Y[rows], outputs) - loss.least(y[rows]))))
-            if not abs(whole - stated) <= OWN_AGREES * (1.0 + abs(stated)):
+            size = OWN_NOISE * float(w[rows] @ np.abs(found[rows]).sum(axis=1))
+            if not abs(whole - stated) <= OWN_AGREES * abs(stated) + size:
                 raise ValueError(
                     f"{loss!r}.cost must be the loss of the best constant; on {rows.size} rows it is {whole:g}, and "
                     f"the constant loses {stated:g}"
                 )
-            if min(whole, whole - parts) < -OWN_AGREES * (1.0 + abs(whole)):
+            if min(whole, whole - parts) < -OWN_AGREES * abs(whole) - size:
                 raise ValueError(
                     f"{loss!r}.cost must be >= 0, and no less than the costs of two parts together; on {rows.size} "
                     f"rows it is {whole:g}, those of two parts {parts:g}"
@@ -383,7 +385,7 @@ class ExactTreeProblem(Checked):
         loss = self.problem.loss_function
         try:
             return _compiled(loss.cost)
-        except (NumbaError, UnsupportedBytecodeError) as error:
+        except (NumbaError, UnsupportedBytecodeError, TypeError) as error:
             raise ValueError(
                 f"{loss!r}.cost must be a function that numba compiles; {str(error).splitlines()[0]}"
             ) from error

@@ -349,11 +349,15 @@ class AnswerLimit(LeafConstraint):
         return replace(self, weights=self.weights[rows]) if rows.size else None
 
     def terms(self, problem: Statement) -> Limits:
-        """One limit."""
-        return Limits(self.weights[None], np.array([self.limit]))
+        """One limit, in units of all weights."""
+        return Limits(self.weights[None] / self._unit, np.array([self.limit / self._unit]))
+
+    @property
+    def _unit(self) -> float:
+        return float(np.abs(self.weights).max(axis=1).sum()) or 1.0
 
     def _words(self, over: float) -> str:
-        return f"the weights of the answers add up to {over:.3g} more than {self.limit:g}, their limit"
+        return f"the weights of the answers add up to {over * self._unit:.3g} more than {self.limit:g}, their limit"
 
 
 @dataclass(frozen=True, eq=False)

@@ -136,30 +136,34 @@ class Decision(Loss):
 
     decide: Any = option(
         doc="""A function of costs (d,) that returns a decision (d,) of least cost: the amounts that are multiplied by
-        the costs. Exact searches need one that numba compiles, others do not.""",
+        the costs. `BranchAndBound`, `LocalSearch` and "hyperflow" need one that numba compiles, others do not.""",
         test=callable,
         words="a function of costs",
     )
 
     joint = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "cost", _regret(self.decide))
+    @property
+    def cost(self) -> Any:
+        """A function of sums of `statistics`, for numba, see `Loss.cost`."""
+        return _regret(self.decide)
 
     def check(self, y: Floats) -> None:
         """ValueError for one column, and for decisions of another shape."""
         if y.ndim != 2:
             raise ValueError(f"y must hold costs (n, d) for loss=Decision(...); got {y.shape}")
-        chosen = np.asarray(self.decide(y[0].copy()))
+        chosen = self._decided(y[0])
         if chosen.shape != y.shape[1:] or not np.isfinite(chosen).all():
             raise ValueError(f"decide must return a finite amount for each of {y.shape[1]} costs; got {chosen}")
 
     def value(self, y: Floats, prediction: Floats) -> Floats:
         """What the decision at the predicted costs costs more than the best one, by columns (n, d)."""
         rows, which = np.unique(np.broadcast_to(prediction, y.shape), axis=0, return_inverse=True)
-        chosen = np.array([self.decide(row) for row in rows])[which.reshape(-1)]
-        return y * (chosen - np.array([self.decide(row) for row in y]))
+        chosen = np.array([self._decided(row) for row in rows])[which.reshape(-1)]
+        return y * (chosen - np.array([self._decided(row) for row in y]))
+
+    def _decided(self, costs: Floats) -> Floats:
+        return np.asarray(self.decide(costs.copy()), np.float64)
 
     def of_rows(self, Y: Floats, outputs: Floats) -> Floats:
         """Extra costs, without rounding errors below 0."""
@@ -180,7 +184,7 @@ class Decision(Loss):
 
     def statistics(self, y: Floats) -> Floats:
         """The costs, and that of the best decision (n, d + 1)."""
-        return np.column_stack([y, [float(row @ self.decide(row)) for row in y]])
+        return np.column_stack([y, [float(row @ self._decided(row)) for row in y]])
 
 
 @cache

@@ -116,3 +116,36 @@ def test_no_tree_and_too_many_halves():
     assert stopped.bound <= proved.objective <= stopped.objective
     late = solve(few, Lagrangian(), time_limit=1e-3, random_state=0)
     assert late.bound <= proved.objective + 1e-12
+
+
+def test_costs_of_many_sizes_have_no_false_proof():
+    """Answers of leaves came from a program whose tolerances hid costs of 1 beside one of 1e7."""
+    X = np.random.default_rng(0).integers(0, 4, (8, 2)).astype(float)
+    costs = np.random.default_rng(1).integers(0, 5, (8, 3)).astype(float)
+    for dear in (1e5, 1e7, 1e9):
+        costs[0] = dear, 0.0, dear
+        result = solve(TreeProblem(X, costs, 2, "axis", loss="cost", constraints=[MaxShare(0, 0.2)]), Lagrangian())
+        assert result.termination.name == "OPTIMAL"
+        assert result.objective == pytest.approx(1.125)
+
+
+@pytest.mark.parametrize("size", [1e7, 1.0, 1e-9])
+@pytest.mark.parametrize("solver", [Lagrangian(), MIP("flow")], ids=["Lagrangian", "flow"])
+def test_limits_are_of_any_size(size, solver):
+    """A quota of treatments that nobody would choose: limits of 1e-7 were within a tolerance."""
+    weights = np.column_stack([np.zeros(8), -np.ones(8)])
+    free = np.column_stack([np.zeros(8), np.ones(8)])
+    limit = AnswerLimit(weights * size, -3.0 * size)
+    problem = TreeProblem(np.arange(8.0)[:, None], free, 1, "axis", loss="cost", constraints=[limit])
+    assert solve(problem, solver).objective == pytest.approx(0.375)
+    assert solve(problem, Lagrangian(enumerate=False)).bound == pytest.approx(0.375, rel=1e-6)
+
+
+def test_one_group_asks_for_nothing_and_what_no_answer_keeps_is_infeasible():
+    X, y = np.arange(6.0)[:, None], np.array([0, 1, 0, 1, 1, 0])
+    for loss in ("zero_one", "squared"):
+        one = TreeProblem(X, y, 1, "axis", loss=loss, constraints=[MaxDifference(["a"] * 6, 0.1)])
+        free = solve(one.restated(constraints=()), BranchAndBound())
+        assert solve(one, Lagrangian()).objective == pytest.approx(free.objective)
+    never = TreeProblem(X, y, 1, "axis", loss="zero_one", constraints=[AnswerLimit(np.ones((6, 2)), 3.0)])
+    assert solve(never, Lagrangian()).termination.name == "INFEASIBLE"
