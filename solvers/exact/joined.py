@@ -63,10 +63,10 @@ def joined(
     levels = permitted(levels, stated, candidates)
     price, table = stated.price_per_split, np.ascontiguousarray(G.transpose(1, 2, 0))  # (n, K, M)
     rows = costs + table @ multipliers
-    rows -= rows.min(axis=1, keepdims=True)
-    spared = float(np.sum((costs + table @ multipliers).min(axis=1)) - multipliers @ h)
+    spared = rows.min(axis=1)  # by no leaf
+    rows -= spared[:, None]
     least = plan(levels, price).cost
-    room = upper - spared - least + RULE_OUT * (abs(upper) + abs(least))
+    room = upper - float(spared.sum() - multipliers @ h) - least + RULE_OUT * (abs(upper) + abs(least))
     if not np.isfinite(room):
         raise TooLargeError("no tree within the limits is known")
     levels = reduce_levels(levels, price, room)

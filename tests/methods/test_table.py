@@ -41,7 +41,8 @@ def test_every_row_of_the_table_can_be_made(name):
 
 
 def test_exports_follow_from_the_table():
-    assert set(estimators()) == {n for n in opttree.__all__ if n.endswith(("Regressor", "Classifier"))}
+    named = {n for n in opttree.__all__ if n.endswith(("Regressor", "Classifier"))}
+    assert set(estimators()) == named - {"CostClassifier"}  # whose statement is of costs, as that of `PolicyTree`
     for name in families():
         assert experiments_methods.entry(name).compiled
 
