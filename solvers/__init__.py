@@ -44,6 +44,7 @@ if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools
     from solvers.ensembles.distilled import Distilled as Distilled
     from solvers.ensembles.forest import TAOForest as TAOForest
     from solvers.ensembles.stacked import StackedForest as StackedForest
+    from solvers.decomposition.column_generation import ColumnGeneration as ColumnGeneration
     from solvers.exact.blocks import BlockBounds as BlockBounds
     from solvers.exact.branch_and_bound import BranchAndBound as BranchAndBound
     from solvers.exact.exact_init import ExactInit as ExactInit

@@ -30,11 +30,14 @@ from opttree.statement.constraints import (
     RequireSplit,
     SameLeaf,
 )
-from solvers import MIP, Lagrangian, solve
+from solvers import MIP, ColumnGeneration, Lagrangian, solve
 
 KINDS = (MaxSplits, MaxFeatures, MinLeaf, FeatureCost, Monotone, ForbidSplit, RequireSplit, MaxDifference, SameLeaf,
          DifferentLeaf, MaxShare, MinPerGroup, PathCost, AnswerLimit)  # fmt: skip
-FORMS = {form: MIP(form, threads=1) for form in ("hyperflow", "flow", "big-m")} | {"Lagrangian": Lagrangian()}
+FORMS = {form: MIP(form, threads=1) for form in ("hyperflow", "flow", "big-m")} | {
+    "Lagrangian": Lagrangian(),
+    "columns": ColumnGeneration(),
+}
 FLOW_ONLY = (Monotone, MaxDifference, MaxShare, PathCost, AnswerLimit)  # not for hyperflow
 
 

@@ -56,21 +56,32 @@ def _options(limits: Limits) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-class Compiled:
+class Program:
+    """A program for HiGHS, as `solvers.mip.highs_process` takes it: its objective is ``offset + unit * value``."""
+
+    def __init__(self, program: dict[str, Any], offset: float = 0.0, unit: float = 1.0) -> None:
+        self.program, self.offset, self.unit = program, offset, unit
+
+    def bound(self, value: float | None) -> float | None:
+        """A bound of HiGHS in units of the objective, or None if infinite."""
+        return value * self.unit + self.offset if value is not None and np.isfinite(value) else None
+
+
+class Compiled(Program):
     """A Pyomo model for HiGHS. Costs are scaled so that the largest is 1, as HiGHS's tolerances are absolute."""
 
     def __init__(self, model: Any) -> None:
         standard = LinearStandardFormCompiler().write(model, mixed_form=True)
         self.columns = standard.columns
         costs = np.asarray(standard.c.todense()).ravel()
-        self.offset, self.unit = float(standard.c_offset[0]), float(np.abs(costs).max(initial=0.0)) or 1.0
+        offset, unit = float(standard.c_offset[0]), float(np.abs(costs).max(initial=0.0)) or 1.0
         bounds = [v.bounds for v in standard.columns]
         kinds = np.array([kind for _row, kind in standard.rows])  # 0 equality, 1 upper, -1 lower
         matrix = csc_array(standard.A)
-        self.program = {  # what `solvers.mip.highs_process` takes
+        program = {
             "n_columns": len(standard.columns),
             "n_rows": len(standard.rows),
-            "col_cost_": costs / self.unit,
+            "col_cost_": costs / unit,
             "col_lower_": np.array([-np.inf if low is None else low for low, _high in bounds]),
             "col_upper_": np.array([np.inf if high is None else high for _low, high in bounds]),
             "row_lower_": np.where(kinds == 1, -np.inf, standard.rhs),
@@ -78,6 +89,7 @@ class Compiled:
             "matrix": (matrix.indptr, matrix.indices, matrix.data),
             "integer": np.array([v.is_integer() or v.is_binary() for v in standard.columns], bool),
         }
+        super().__init__(program, offset, unit)
 
     def values(self) -> Floats:
         """The values of the model's variables, 0 if unset."""
@@ -88,15 +100,11 @@ class Compiled:
         for variable, value in zip(self.columns, values.tolist(), strict=True):
             variable.set_value(value, skip_validation=True)
 
-    def bound(self, value: float | None) -> float | None:
-        """A bound of HiGHS in units of the model's objective, or None if infinite."""
-        return value * self.unit + self.offset if value is not None and np.isfinite(value) else None
-
 
 class Run:
     """A run of HiGHS from ``start``, the values of all columns."""
 
-    def __init__(self, compiled: Compiled, limits: Limits, start: Floats | None) -> None:
+    def __init__(self, compiled: Program, limits: Limits, start: Floats | None) -> None:
         self.compiled, self.verbose = compiled, limits.verbose
         self.events: deque[Progress] = deque()
         self.root_seconds: float | None = None

@@ -86,6 +86,23 @@ class Candidates:
         """Index of a threshold in flow: its feature and its value."""
         return int(self.feature[self.family[split]]), float(self.b[split])
 
+    def distinct(self) -> Candidates:
+        """One of several splits, or mirror images, that divide the rows alike."""
+        first = self.words[:, :1] & np.uint64(1)  # whether row 0 goes left
+        n = self.order.shape[1]
+        every = states.pack_rows(np.arange(n), n)
+        alike = np.where(first == 1, self.words, every & ~self.words)
+        stays = np.zeros(len(self), bool)
+        stays[np.unique(alike, axis=0, return_index=True)[1]] = True
+        counts = np.bincount(self.family[stays], minlength=len(self.start) - 1)
+        return replace(
+            self,
+            A=self.A[stays],
+            b=self.b[stays],
+            cut=self.cut[stays],
+            start=np.concatenate([[0], np.cumsum(counts)]),
+        )
+
     def nearest(self, tree: Tree, X: Floats) -> Tree:
         """``tree`` with each split replaced by the candidate that routes the fewest of its rows differently."""
         A, b = tree.A.copy(), tree.b.copy()

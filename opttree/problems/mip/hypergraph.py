@@ -83,7 +83,9 @@ class Plan:
         return int(self.count[0][0])
 
 
-def enumerate_levels(problem: TreeProblem, candidates: Candidates, which: str) -> Generator[None, None, list[Level]]:
+def enumerate_levels(
+    problem: TreeProblem, candidates: Candidates, which: str, top: int = 0
+) -> Generator[None, None, list[Level]]:
     """Levels from the root (depth ``problem.depth``) to depth 1; yields None wherever it can be stopped.
 
     Parameters
@@ -96,11 +98,14 @@ def enumerate_levels(problem: TreeProblem, candidates: Candidates, which: str) -
         "best", what an optimal tree needs: one of several equal partitions, the best of the last splits of a state, and
         none if a leaf is no worse. "family": the same for each feature separately. "every", what any tree needs: all
         splits with ``min_leaf`` rows on either side.
+    top : int, default 0
+        So many levels from the root are as with "every". If all are, a level of depth 0 with the leaves follows.
     """
     levels = []
     sets = states.pack_rows(np.arange(problem.n_samples), problem.n_samples)[None]
-    every, apart = which == "every", which != "best"
     for depth in range(problem.depth, 0, -1):
+        every = which == "every" or problem.depth - depth < top
+        apart = every or which != "best"
         leaf = yield from _leaf_costs(problem, sets)
         can_split = states.sizes(sets) >= 2 * problem.min_leaf
         parents = np.flatnonzero(can_split if every else can_split & (leaf > problem.price_per_split))
@@ -111,13 +116,13 @@ def enumerate_levels(problem: TreeProblem, candidates: Candidates, which: str) -
             columns, below = yield from _columns(problem, candidates, sets[parents], apart, every)
             columns[:, 0] = parents[columns[:, 0]]
             cost = np.zeros(len(columns))
-            if depth == 1:
+            if depth == 1 and top < problem.depth:
                 ends = yield from _leaf_costs(problem, below)
                 cost = ends[columns[:, 2]] + ends[columns[:, 3]]
                 columns[:, 2:] = -1
         levels.append(Level(depth, sets, leaf, columns, cost))
         sets = below
-    if not levels:  # depth 0
+    if not levels or top == problem.depth:
         leaf = yield from _leaf_costs(problem, sets)
         levels.append(Level(0, sets, leaf, np.zeros((0, 4), np.int64), np.zeros(0)))
     return levels
