@@ -49,6 +49,7 @@ if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools
     from solvers.exact.branch_and_bound import BranchAndBound as BranchAndBound
     from solvers.exact.exact_init import ExactInit as ExactInit
     from solvers.exact.lagrangian import Lagrangian as Lagrangian
+    from solvers.exact.monotone import MonotoneDP as MonotoneDP
     from solvers.exact.oblique import ObliqueBranchAndBound as ObliqueBranchAndBound
     from solvers.exact.ratios import NeymanPearson as NeymanPearson, Ratio as Ratio
     from solvers.get.get import GET as GET

@@ -30,13 +30,14 @@ from opttree.statement.constraints import (
     RequireSplit,
     SameLeaf,
 )
-from solvers import MIP, ColumnGeneration, Lagrangian, solve
+from solvers import MIP, ColumnGeneration, Lagrangian, MonotoneDP, solve
 
 KINDS = (MaxSplits, MaxFeatures, MinLeaf, FeatureCost, Monotone, ForbidSplit, RequireSplit, MaxDifference, SameLeaf,
          DifferentLeaf, MaxShare, MinPerGroup, PathCost, AnswerLimit)  # fmt: skip
 FORMS = {form: MIP(form, threads=1) for form in ("hyperflow", "flow", "big-m")} | {
     "Lagrangian": Lagrangian(),
     "columns": ColumnGeneration(),
+    "intervals": MonotoneDP(),
 }
 FLOW_ONLY = (Monotone, MaxDifference, MaxShare, PathCost, AnswerLimit)  # not for hyperflow
 
@@ -305,7 +306,7 @@ def disagreement(problem: TreeProblem, form: str, truth: float) -> str | None:
     assert isinstance(result.tree, Tree)
     if problem.violation(result.tree) is not None:
         return f"infeasible: {problem.violation(result.tree)}"
-    if form == "Lagrangian" and result.termination.name == "STALLED":  # squared loss: a bound, and a tree
+    if form in ("Lagrangian", "intervals") and result.termination.name == "STALLED":  # a bound, and a tree
         right = result.objective >= truth - 1e-7 and result.bound <= truth + 1e-7
         return None if right else f"objective {result.objective:.9g}, bound {result.bound:.9g}; optimum {truth:.9g}"
     if abs(result.objective - truth) > slack or result.objective < truth - 1e-7 or (result.bound or 0.0) > truth + 1e-7:

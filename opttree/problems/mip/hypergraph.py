@@ -84,7 +84,7 @@ class Plan:
 
 
 def enumerate_levels(
-    problem: TreeProblem, candidates: Candidates, which: str, top: int = 0
+    problem: TreeProblem, candidates: Candidates, which: str, *, top: int = 0, ends: bool = False
 ) -> Generator[None, None, list[Level]]:
     """Levels from the root (depth ``problem.depth``) to depth 1; yields None wherever it can be stopped.
 
@@ -94,12 +94,14 @@ def enumerate_levels(
         The problem.
     candidates : Candidates
         The candidate splits.
-    which : {"best", "family", "every"}
+    which : {"best", "family", "sets", "every"}
         "best", what an optimal tree needs: one of several equal partitions, the best of the last splits of a state, and
-        none if a leaf is no worse. "family": the same for each feature separately. "every", what any tree needs: all
-        splits with ``min_leaf`` rows on either side.
+        none if a leaf is no worse. "family": the same for each feature separately. "sets": each partition of each
+        state by each feature once. "every", what any tree needs: all splits with ``min_leaf`` rows on either side.
     top : int, default 0
-        So many levels from the root are as with "every". If all are, a level of depth 0 with the leaves follows.
+        So many levels from the root are as with "every".
+    ends : bool, default False
+        Whether a level of depth 0 with the leaves follows.
     """
     levels = []
     sets = states.pack_rows(np.arange(problem.n_samples), problem.n_samples)[None]
@@ -108,21 +110,21 @@ def enumerate_levels(
         apart = every or which != "best"
         leaf = yield from _leaf_costs(problem, sets)
         can_split = states.sizes(sets) >= 2 * problem.min_leaf
-        parents = np.flatnonzero(can_split if every else can_split & (leaf > problem.price_per_split))
-        if depth == 1 and not every:
+        parents = np.flatnonzero(can_split if every or which == "sets" else can_split & (leaf > problem.price_per_split))
+        if depth == 1 and not every and not ends:
             columns, cost = yield from _last_columns(problem, candidates, sets, parents, leaf, apart)
             below = sets[:0]
         else:
             columns, below = yield from _columns(problem, candidates, sets[parents], apart, every)
             columns[:, 0] = parents[columns[:, 0]]
             cost = np.zeros(len(columns))
-            if depth == 1 and top < problem.depth:
+            if depth == 1 and not ends:
                 ends = yield from _leaf_costs(problem, below)
                 cost = ends[columns[:, 2]] + ends[columns[:, 3]]
                 columns[:, 2:] = -1
         levels.append(Level(depth, sets, leaf, columns, cost))
         sets = below
-    if not levels or top == problem.depth:
+    if not levels or ends:
         leaf = yield from _leaf_costs(problem, sets)
         levels.append(Level(0, sets, leaf, np.zeros((0, 4), np.int64), np.zeros(0)))
     return levels

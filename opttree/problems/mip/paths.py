@@ -85,7 +85,8 @@ class Paths:
         sides = 2.0**top * float(len(candidates) + 1) ** max(top, 1)
         if sides > MOST_PATHS:
             raise TooLargeError(f"{sides:.3g} paths are too many; fewer thresholds, or deeper subtrees as columns, do")
-        levels = yield from enumerate_levels(problem, candidates, "best", problem.depth if complete else top)
+        every = problem.depth if complete else top
+        levels = yield from enumerate_levels(problem, candidates, "best", top=every, ends=every == problem.depth)
         return cls(problem, candidates, permitted(levels, problem, candidates), top)
 
     def _enumerated(self) -> tuple[list[NDArray[np.int32]], list[Ints]]:

@@ -1,0 +1,357 @@
+"""`MonotoneDP`: trees with ordered answers, by a dynamic program whose states hold an interval of answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator as Rng
+from numpy.typing import NDArray
+
+from opttree.model.convert import as_tree
+from opttree.model.tree import Tree
+from opttree.problems.mip import MIPTreeProblem, TooLargeError
+from opttree.problems.mip.candidates import Candidates
+from opttree.problems.mip.hypergraph import Level, bits_of, enumerate_levels, permitted, tree_of
+from opttree.runtime.options import option
+from opttree.statement import TreeProblem
+from opttree.statement.constraints import DifferentLeaf, ForbidSplit, LeafConstraint, MinPerGroup, Monotone, SameLeaf
+from opttree.statement.penalties import L1, L2
+from solvers.core.base import LastCall, Solver, Step, Steps
+from solvers.core.result import Termination, Verdict
+from solvers.initial import CartInit
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+FIRST, MOST_POINTS = 4, 128  # cells of the first grid, points of the last one
+CELLS = 1 << 23  # numbers that are held at a time
+MOST_VALUES = 4e8
+CLOSE = 1e-9
+FREE, UP, DOWN, BOTH = 0, 1, 2, 3  # how the answers on the two sides of a split are ordered
+
+
+@dataclass(frozen=True)
+class MonotoneDP(Solver):
+    """Trees whose answers are ordered along the splits on some features (`Monotone`), over all thresholds: the states
+    of the dynamic program are a set of rows, the remaining depth and the interval in which the leaves may answer, which
+    a split on such a feature cuts in two.
+
+    Classes under 0/1 loss: the optimum, proved. Squared, absolute and log loss: a bound from a grid of answers, where
+    a cut lies somewhere in a cell, and trees, whose leaves are then fitted; grids are refined until the gap is closed
+    or no finer one is allowed. `ForbidSplit`, `SameLeaf`, `DifferentLeaf` and `MinPerGroup` may be there, too. For
+    tables whose sets of rows can be listed: some dozens of thresholds at depth 3.
+
+    ``step.info`` holds the number of "states" and of "points" of the grid.
+
+    See Also
+    --------
+    MIP : the same constraints as programs, "flow" and "big-m"
+    Lagrangian : limits that add up over rows
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import Monotone
+    >>> from solvers import MonotoneDP, solve
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.integers(0, 4, size=(200, 3)).astype(float)
+    >>> y = (X[:, 0] + rng.normal(size=200) * 2 > 2).astype(int) + (X[:, 1] > 2)
+    >>> ordered = TreeProblem(X, y, 3, "axis", loss="zero_one", constraints=[Monotone(0), Monotone(1)])
+    >>> result = solve(ordered, MonotoneDP())
+    >>> result.termination.name, ordered.violation(result.tree)
+    ('OPTIMAL', None)
+    """
+
+    respects = (Monotone, ForbidSplit, SameLeaf, DifferentLeaf, MinPerGroup)
+    needs = ("form",)
+
+    n_thresholds: int | Literal["all"] = option("all", "See `opttree.MIPTreeProblem`.", least=1)
+    points: int = option(64, "Points of the finest grid of answers.", least=2, most=MOST_POINTS)
+    gap: float = option(1e-4, "Relative gap that counts as proved, classes apart.", least=0, below=1)
+
+    def stated(self, problem: TreeProblem) -> MIPTreeProblem:
+        """The program without the order, whose candidate splits the trees have.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        MIPTreeProblem
+            The program.
+
+        Raises
+        ------
+        ValueError
+            Where there is none.
+        """
+        others = tuple(c for c in problem.constraints if not isinstance(c, LeafConstraint))
+        return MIPTreeProblem(problem.restated(constraints=others), "hyperflow", n_thresholds=self.n_thresholds)
+
+    def _refusal(self, problem: TreeProblem) -> str | None:
+        """Takes axis-aligned splits, constant leaves of one answer, four losses, and a price per split."""
+        if problem.splits != "axis":
+            return "its splits are oblique, and answers are ordered along the splits on single features"
+        if problem.leaves != "constant":
+            return "its leaves are linear, and intervals are for constant answers"
+        if problem.loss_function.form not in ("errors", "quadratic", "absolute", "entropy"):
+            return f"its loss is {problem.loss!r}; intervals are for 0/1, squared, absolute and log loss"
+        if problem.is_classification and problem.loss_function.form == "entropy" and problem.n_outputs > 2:
+            return "its log loss has more than two classes, whose probabilities have no order"
+        if not problem.is_classification and problem.n_outputs > 1:
+            return f"its leaves have {problem.n_outputs} outputs, and intervals are for one"
+        if problem.strength(L1, "leaves") or problem.strength(L2, "leaves"):
+            return "its leaves are penalized, and intervals are for the losses of rows alone"
+        try:
+            self.stated(problem)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def covers(self, problem: TreeProblem) -> bool:
+        """Whether all thresholds are candidates."""
+        return self.n_thresholds == "all"
+
+    def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
+        """The trees of finer and finer grids with their bounds; for classes there is one."""
+        run = _Run(self, problem)
+        try:
+            yield from run.begin(start, rng)
+            yield from run.refine()
+        except TooLargeError as error:
+            if (last := run.step("states")) is not None:
+                yield last
+            return Verdict(Termination.TOO_LARGE, f" ({error}.)")
+        except LastCall:
+            if (last := run.step("states")) is not None:
+                yield last
+            return Verdict(Termination.TIME_LIMIT, run.words)
+        if run.tree is None:
+            return Verdict(Termination.INFEASIBLE if math.isinf(run.bound) else Termination.STALLED, run.words)
+        yield run.step("end")
+        return Verdict(Termination.STALLED if run.open else Termination.OPTIMAL, run.words)
+
+
+class _Intervals:
+    """The intervals ``first..last`` of answers 0 to m - 1, and the pairs into which a split may cut each.
+
+    Exact where answers are the points. As a relaxation (``cells``) a cut lies somewhere between two neighbours, and
+    both sides get the whole cell.
+    """
+
+    def __init__(self, m: int, *, cells: bool) -> None:
+        self.ends = [(i, j) for i in range(m) for j in range(i, m)]
+        number = {ends: at for at, ends in enumerate(self.ends)}
+        self.root = number[0, m - 1]
+        self.cuts: dict[int, list[list[tuple[int, int]]]] = {kind: [] for kind in (UP, DOWN, BOTH)}
+        for i, j in self.ends:
+            if not cells:
+                halves = [((i, k), (k, j)) for k in range(i, j + 1)]
+                same = [((k, k), (k, k)) for k in range(i, j + 1)]
+            else:
+                halves = [((i, k + 1), (k, j)) for k in range(i, j)] or [((i, j), (i, j))]
+                same = [((k, k + 1), (k, k + 1)) for k in range(i, j)] or [((i, j), (i, j))]
+            self.cuts[UP].append([(number[a], number[b]) for a, b in halves])
+            self.cuts[DOWN].append([(number[b], number[a]) for a, b in halves])
+            self.cuts[BOTH].append([(number[a], number[b]) for a, b in same])
+
+    def both(self, left: Floats, right: Floats, kind: int) -> Floats:
+        """The least values (C, I) of pairs of states with the values ``left, right (C, I)``."""
+        if kind == FREE:
+            total: Floats = left + right
+            return total
+        found = np.empty_like(left)
+        for interval, cuts in enumerate(self.cuts[kind]):
+            a, b = np.array(cuts).T
+            found[:, interval] = (left[:, a] + right[:, b]).min(axis=1)
+        return found
+
+
+class _Run:
+    """A run: incumbent, bound, the states."""
+
+    def __init__(self, options: MonotoneDP, problem: TreeProblem) -> None:
+        self.options, self.problem, self.stated = options, problem, options.stated(problem)
+        self.tree: Tree | None = None
+        self.objective, self.bound = math.inf, 0.0
+        free = problem.restated(constraints=())
+        self.leaf = free.objective(free.best_constant())
+        self.classes = problem.loss_function.form == "errors"
+        self.info: dict[str, float] = {}
+        self.words = f" Candidate splits: {self.stated.candidate_text}."
+
+    @property
+    def open(self) -> bool:
+        """Whether a gap is left."""
+        gap = CLOSE if self.classes else max(self.options.gap, CLOSE)
+        return self.objective - self.bound > gap * abs(self.objective) + 1e-12 * self.leaf
+
+    def step(self, phase: str) -> Step | None:
+        """The incumbent and the bound; None while there is no tree."""
+        if self.tree is None:
+            return None
+        return Step(self.tree, self.objective, min(self.bound, self.objective), phase, info=dict(self.info))
+
+    def take(self, tree: Tree, phase: str) -> Iterator[Step | None]:
+        """Take the splits of a tree with the best ordered answers, if that is better."""
+        fitted = self.problem.fit_leaves(tree)
+        if self.problem.violation(fitted) is None and (objective := self.problem.objective(fitted)) < self.objective:
+            self.tree, self.objective = fitted, objective
+            yield self.step(phase)
+
+    def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
+        """Trees to begin with, and the states."""
+        problem = self.problem
+        yield from self.take(problem.best_constant(), "constant")
+        given = [(start, "start")] if start is not None else []
+        if problem.depth:
+            given.append((CartInit().build(problem.restated(constraints=()), rng), "CART"))
+        for tree, phase in given:
+            if (snapped := self.stated.snap(as_tree(tree))) is not None:
+                yield from self.take(snapped, phase)
+        stated = self.stated.problem
+        self.candidates: Candidates = self.stated.candidates
+        levels = yield from enumerate_levels(stated, self.candidates, "sets", ends=True)
+        self.levels = permitted(levels, stated, self.candidates)
+        self.info = {"states": float(sum(len(level.sets) for level in self.levels)), "points": 0.0}
+        kinds = np.zeros(problem.n_features + 1, np.int64)
+        for c in problem.constraints:
+            if isinstance(c, Monotone):
+                kinds[c.feature] |= UP if c.sign == 1 else DOWN
+        self.kind = kinds[self.candidates.feature[self.candidates.family]]
+
+    def refine(self) -> Generator[Step | None, Any, None]:
+        """The dynamic program: of classes once, else on finer and finer grids."""
+        problem = self.problem
+        if self.classes:
+            K = problem.n_outputs
+            lost = problem.w[:, None] * (np.arange(K) != problem.Y)
+            yield from self._solved(_Intervals(K, cells=False), lost, None)
+            return
+        count = FIRST
+        while True:
+            count = min(count, self.options.points - 1)
+            grid = self._grid(count)
+            yield from self._solved(_Intervals(len(grid), cells=True), self._losses(grid), grid)
+            if not self.open or math.isinf(self.bound) or count >= self.options.points - 1:
+                return
+            count *= 2
+
+    def _grid(self, count: int) -> Floats:
+        """Some quantiles of the outcomes, and the answers of the best tree."""
+        problem = self.problem
+        if problem.loss_function.form == "entropy":
+            y, ends = np.linspace(0.0, 1.0, count + 1), [0.0, 1.0]
+        else:
+            y = np.quantile(problem.Y[:, 0], np.linspace(0.0, 1.0, count + 1))
+            ends = [float(problem.Y.min()), float(problem.Y.max())]
+        points = np.unique(np.concatenate([y, ends]))
+        if self.tree is not None and len(points) + self.tree.n_leaves <= MOST_POINTS:
+            points = np.unique(np.concatenate([points, np.clip(self.tree.values[:, -1], *ends)]))
+        return points
+
+    def _losses(self, grid: Floats) -> Floats:
+        """(n, points) weighted loss of each row for each answer."""
+        problem, found = self.problem, []
+        for value in grid.tolist():
+            outputs = np.full((problem.n_samples, 1), value)
+            if problem.loss_function.form == "entropy":
+                outputs = np.hstack([1.0 - outputs, outputs])
+            found.append(problem.w * problem.loss_function.of_rows(problem.Y, outputs))
+        return np.array(found).T
+
+    def _solved(self, intervals: _Intervals, losses: Floats, grid: Floats | None) -> Generator[Any, Any, None]:
+        """Values of all states and intervals, from the leaves up; the tree of the root, and its bound."""
+        price, count = self.problem.price_per_split, len(intervals.ends)
+        if self.info["states"] * count > MOST_VALUES:
+            raise TooLargeError(f"{self.info['states']:,.0f} sets of rows with {count} intervals each are too many")
+        self.info["points"] = float(losses.shape[1])
+        values: list[Floats] = []
+        leaves: list[Floats] = []
+        for level in reversed(self.levels):
+            leaves.insert(0, (yield from self._leaves(level, losses, intervals, exact=grid is None)))
+            found = leaves[0].copy()
+            start = np.searchsorted(level.columns[:, 0], np.arange(len(level.sets) + 1))
+            step = max(1, CELLS // max(count * (1 + len(self.candidates)), 1))
+            for s in range(0, len(level.sets), step):
+                last = min(s + step, len(level.sets))
+                part = self._columns(level, start, s, last, values[0] if values else None, intervals)
+                np.minimum(found[s:last], part + price, out=found[s:last])
+                yield None
+            values.insert(0, found)
+        bound = float(values[0][0, intervals.root])
+        if math.isinf(bound):
+            self.bound = bound
+            return
+        tree = self._traced(values, leaves, intervals, price)
+        yield from self.take(self.problem.live(tree), "states")
+        bound -= 1e-12 * self.leaf
+        if grid is None:
+            bound = min(bound, self.objective) if self.objective <= bound + CLOSE * self.leaf else bound
+        self.bound = max(self.bound, bound)
+        yield self.step("states")
+
+    def _leaves(self, level: Level, losses: Floats, intervals: _Intervals, *, exact: bool) -> Generator[Any, Any, Any]:
+        """What the states cost as leaves that answer within each interval (S, I), at least."""
+        n, m = losses.shape
+        found = np.empty((len(level.sets), len(intervals.ends)))
+        step = max(1, CELLS // max(n, len(intervals.ends)))
+        for s in range(0, len(found), step):
+            part = slice(s, s + step)
+            cost = bits_of(level.sets[part], n) @ losses
+            best = cost.argmin(axis=1)
+            for number, (i, j) in enumerate(intervals.ends):
+                if exact:
+                    found[part, number] = cost[:, i : j + 1].min(axis=1)
+                    continue
+                # losses are convex: they fall up to the best point's neighbours, and rise from there
+                inside = level.leaf[part] if i < j else cost[:, i]
+                found[part, number] = np.where(j < best, cost[:, j], np.where(i > best, cost[:, i], inside))
+            found[part][~np.isfinite(level.leaf[part])] = np.inf
+            yield None
+        return found
+
+    def _columns(
+        self, level: Level, start: Ints, first: int, last: int, below: Floats | None, intervals: _Intervals
+    ) -> Floats:
+        """The best splits of some states (S, I)."""
+        found = np.full((last - first, len(intervals.ends)), np.inf)
+        columns = level.columns[start[first] : start[last]]
+        if below is None or not len(columns):
+            return found
+        for kind in (FREE, UP, DOWN, BOTH):
+            some = columns[self.kind[columns[:, 1]] == kind]
+            if len(some):
+                both = intervals.both(below[some[:, 2]], below[some[:, 3]], kind)
+                state, at = np.unique(some[:, 0], return_index=True)
+                found[state - first] = np.minimum(found[state - first], np.minimum.reduceat(both, at))
+        return found
+
+    def _traced(self, values: list[Floats], leaves: list[Floats], intervals: _Intervals, price: float) -> Tree:
+        """A tree that attains the value of the root; leaves are zero."""
+        choice = [np.full(len(level.sets), -1) for level in self.levels]
+        pending = [(0, 0, intervals.root)]
+        for d, s, interval in pending:
+            level, value = self.levels[d], values[d][s, interval]
+            start, end = np.searchsorted(level.columns[:, 0], [s, s + 1])
+            best, taken = value * (1.0 + 1e-12) + 1e-300, None
+            if start == end or leaves[d][s, interval] <= best:
+                continue
+            for c in range(int(start), int(end)):
+                _s, split, a, b = level.columns[c].tolist()
+                kind = int(self.kind[split])
+                cuts = intervals.cuts[kind][interval] if kind else [(interval, interval)]
+                for one, two in cuts:
+                    total = values[d + 1][a, one] + values[d + 1][b, two] + price
+                    if taken is None or total < taken[0]:
+                        taken = total, c, (d + 1, a, one), (d + 1, b, two)
+            assert taken is not None
+            choice[d][s] = taken[1]
+            pending += taken[2:]
+        return tree_of(self.levels, choice, self.candidates, self.problem)
