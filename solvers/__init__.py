@@ -39,12 +39,13 @@ from solvers.soft import ArmijoLineSearch as ArmijoLineSearch
 
 if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools/faces.py` writes these lines
     from solvers.core.combinators import Chain as Chain, MultiStart as MultiStart
+    from solvers.decomposition.benders import Benders as Benders
+    from solvers.decomposition.column_generation import ColumnGeneration as ColumnGeneration
     from solvers.ensembles.bagging import Bagging as Bagging
     from solvers.ensembles.boosting import Boosting as Boosting
     from solvers.ensembles.distilled import Distilled as Distilled
     from solvers.ensembles.forest import TAOForest as TAOForest
     from solvers.ensembles.stacked import StackedForest as StackedForest
-    from solvers.decomposition.column_generation import ColumnGeneration as ColumnGeneration
     from solvers.exact.blocks import BlockBounds as BlockBounds
     from solvers.exact.branch_and_bound import BranchAndBound as BranchAndBound
     from solvers.exact.exact_init import ExactInit as ExactInit
@@ -61,6 +62,7 @@ if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools
     from solvers.initial.hinge import HingeInit as HingeInit
     from solvers.initial.random import RandomInit as RandomInit
     from solvers.local_search.local_search import LocalSearch as LocalSearch
+    from solvers.mip.cpsat import CPSAT as CPSAT
     from solvers.mip.mip import MIP as MIP
     from solvers.nodes.axis import AxisNode as AxisNode
     from solvers.nodes.liblinear import LiblinearNode as LiblinearNode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -31,8 +31,8 @@ from opttree.statement.constraints import (
     SameLeaf,
     picks,
 )
-from opttree.statement.joint_leaves import NoAnswersError
 from solvers.core.base import LastCall, Solver, Step, Steps
+from solvers.core.incumbent import Incumbent
 from solvers.core.result import Termination, Verdict
 from solvers.decomposition.path_master import Column, Duals, Master
 from solvers.exact.lagrangian import Lagrangian, Limits
@@ -40,6 +40,7 @@ from solvers.initial import CartInit
 
 Floats = NDArray[np.float64]
 BY_SPLITS = (MaxSplits, MaxFeatures, FeatureCost, RequireSplit)  # rows on the choices of branches
+ROUNDING = 1e-9  # relative: of sums of costs and dual values
 DEPTH = {"leaf": 0, "twig": 1, "subtree": 2}
 
 
@@ -244,62 +245,26 @@ class ColumnGeneration(Solver):
             return Verdict(Termination.TIME_LIMIT, run.words)
         finally:
             run.stop()
-        if run.tree is None:
-            return Verdict(Termination.INFEASIBLE if run.infeasible else Termination.STALLED, run.words)
         yield run.step("end")
-        return Verdict(Termination.STALLED if run.open else Termination.OPTIMAL, run.words)
+        return run.verdict()
 
 
-class _Run:
+class _Run(Incumbent):
     """A run: incumbent, bound, paths and master."""
 
     def __init__(self, options: ColumnGeneration, problem: TreeProblem) -> None:
-        self.options, self.problem, self.stated = options, problem, options.stated(problem)
-        self.tree: Tree | None = None
-        self.objective, self.bound = math.inf, 0.0
-        free = problem.restated(constraints=())
-        self.leaf = free.objective(free.best_constant())
-        equal = problem.loss_function.form == "errors" and float(np.ptp(problem.w)) == 0.0
-        self.whole = float(problem.w[0]) if equal and not problem.price_per_split else 0.0
+        super().__init__(problem, options.gap)
+        self.options, self.stated = options, options.stated(problem)
         self.limits = Limits(problem) if has_limits(problem) else None
         self.infeasible = self.limits is not None and self.limits.impossible
         self.info = {"columns": 0.0, "rounds": 0.0}
         self.words = f" Candidate splits: {self.stated.candidate_text}."
         self.ending: Any = None  # the program at the end, while it runs
 
-    @property
-    def open(self) -> bool:
-        """Whether a gap is left."""
-        if math.isinf(self.objective):
-            return not self.infeasible
-        return self.objective - self.bound > max(self.options.gap, 1e-9) * abs(self.objective) + 1e-12 * self.leaf
-
-    def step(self, phase: str) -> Step | None:
-        """The incumbent and the bound; None while there is no tree."""
-        if self.tree is None:
-            return None
-        return Step(self.tree, self.objective, min(self.bound, self.objective), phase, info=dict(self.info))
-
-    def raise_bound(self, bound: float) -> None:
-        """Take a proved bound, if it is better."""
-        bound -= 1e-9 * (abs(bound) + self.leaf)  # rounding of sums of costs and duals
-        if self.whole:
-            bound = self.whole * math.ceil(bound / self.whole - 1e-5)
-        self.bound = max(self.bound, bound)
-
-    def take(self, tree: Tree | None, phase: str) -> Iterator[Step | None]:
-        """Take a tree, if it is better."""
-        if tree is None or self.problem.violation(tree) is not None:
-            return
-        objective = self.problem.objective(tree)
-        if objective < self.objective:
-            self.tree, self.objective = tree, objective
-            yield self.step(phase)
-
     def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
         """Trees to begin with, paths and master."""
         problem = self.problem
-        yield from self.take(self.fitted(problem.best_constant()), "constant")
+        yield from self.take(problem.best_constant(), "constant")
         found = [problem.best_constant()]
         given = []
         if problem.depth:
@@ -314,7 +279,7 @@ class _Run:
         for tree, phase in given:
             snapped = self.stated.snap(tree)
             if snapped is not None:
-                yield from self.take(self.fitted(snapped), phase)
+                yield from self.take(snapped, phase)
                 found.append(snapped)
         if self.infeasible:
             return
@@ -324,7 +289,9 @@ class _Run:
         below = self.options.levels_below(problem)
         if below and any(isinstance(c, BY_SPLITS) for c in problem.constraints):
             raise TooLargeError("limits on splits need leaf columns")
-        stated = problem.restated(constraints=tuple(c for c in problem.constraints if not isinstance(c, LeafConstraint)))
+        stated = problem.restated(
+            constraints=tuple(c for c in problem.constraints if not isinstance(c, LeafConstraint))
+        )
         self.paths = yield from Paths.prepare(
             stated, candidates, problem.depth - below, complete=self.limits is not None
         )
@@ -333,13 +300,6 @@ class _Run:
             chosen = self.paths.choices_of(candidates.nearest(tree, problem.X))
             if chosen is not None:
                 self.master.add_tree(chosen)
-
-    def fitted(self, tree: Tree) -> Tree | None:
-        """A tree with the best leaves within the limits, or None."""
-        try:
-            return self.problem.fit_leaves(tree)
-        except NoAnswersError:
-            return None
 
     def price(self) -> Generator[Step | None, Any, None]:
         """Rounds of the master until no column has a negative reduced cost."""
@@ -360,7 +320,7 @@ class _Run:
                 continue
             columns, value = yield from in_background(master.priced)
             best = max(best, value)
-            self.raise_bound(value * master.unit)
+            self.raise_bound(value * master.unit, ROUNDING * (abs(value) * master.unit + self.leaf))
             self.info["lp_bound"] = best * master.unit
             yield self.step("columns")
             if value > master.most and not master.is_kept:
@@ -368,12 +328,11 @@ class _Run:
                 return
             if not self.open and not self.options.whole_master:
                 return
-            if not master.add(columns):
-                if master.is_kept or not master.raise_penalty():
-                    return
+            if not master.add(columns) and (master.is_kept or not master.raise_penalty()):
+                return
 
     def tree_of(self, chosen: list[int]) -> Tree | None:
-        """The tree with these choices of its branches, and the best leaves within the limits; None if it is none."""
+        """The tree with these choices of its branches; None if it is none."""
         ends: list[Nested | None] = []
         for slot in range(self.paths.tree.n_leaves):
             found = self.paths.path_of(chosen, slot)
@@ -381,7 +340,7 @@ class _Run:
                 return None
             number = int(self.paths.sets[slot][found[1]])
             ends.append(None if number < 0 else self.paths.below(number, self.master.choice))
-        return self.fitted(self.paths.tree_of(chosen, ends))
+        return self.paths.tree_of(chosen, ends)
 
     def branch(self) -> Generator[Step | None, Any, None]:
         """The program of all columns whose reduced costs are within the gap."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -119,6 +118,7 @@ class Master:
             self.table = paths.by_pattern(limits.costs) / self.unit, table
             self.answers = paths.answered(*self.table) if paths.top == problem.depth else None
         self.duals: Duals | None = None
+        self._priced: tuple[Floats, Floats, Floats, NDArray[np.intp]] | None = None
         self.status, self.penalty = "", PENALTY * self.most
         self.choice: list[Ints] | None = None
         self.value = -math.inf
@@ -159,9 +159,7 @@ class Master:
         self.n_columns = 0
 
     def _add_fixed(self, cost: float, upper: float, places: Any, values: Any) -> None:
-        self.highs.addCol(
-            cost, 0.0, upper, len(places), np.asarray(places, np.int32), np.asarray(values, np.float64)
-        )
+        self.highs.addCol(cost, 0.0, upper, len(places), np.asarray(places, np.int32), np.asarray(values, np.float64))
         self.n_fixed += 1
 
     def solve(self, seconds: float) -> None:
@@ -169,7 +167,7 @@ class Master:
         if math.isfinite(seconds):
             self.highs.setOptionValue("time_limit", self.highs.getRunTime() + max(seconds, 0.0))
         self.highs.run()
-        self.duals, self._priced = None, None
+        self.duals = self._priced = None
         self.status = self.highs.getModelStatus().name.removeprefix("k")
         if self.status != "Optimal":
             return
@@ -334,7 +332,7 @@ class Master:
         """The program of all choices and columns whose reduced costs are at most ``room`` above the least; how many
         columns it has, and None instead where that is too many.
         """
-        rows, paths, limit = self.rows, self.paths, room + 10.0 * TOLERANCE
+        paths, limit = self.paths, room + 10.0 * TOLERANCE
         choices = self._choices()
         allowed = choices - choices.min(axis=1, keepdims=True) <= limit
         full = self._ends()[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from opttree.statement import TreeProblem
 from opttree.statement.constraints import DifferentLeaf, ForbidSplit, LeafConstraint, MinPerGroup, Monotone, SameLeaf
 from opttree.statement.penalties import L1, L2
 from solvers.core.base import LastCall, Solver, Step, Steps
+from solvers.core.incumbent import NOTHING, Incumbent
 from solvers.core.result import Termination, Verdict
 from solvers.initial import CartInit
 
@@ -29,7 +30,6 @@ Ints = NDArray[np.int64]
 FIRST, MOST_POINTS = 4, 128  # cells of the first grid, points of the last one
 CELLS = 1 << 23  # numbers that are held at a time
 MOST_VALUES = 4e8
-CLOSE = 1e-9
 FREE, UP, DOWN, BOTH = 0, 1, 2, 3  # how the answers on the two sides of a split are ordered
 
 
@@ -132,10 +132,8 @@ class MonotoneDP(Solver):
             if (last := run.step("states")) is not None:
                 yield last
             return Verdict(Termination.TIME_LIMIT, run.words)
-        if run.tree is None:
-            return Verdict(Termination.INFEASIBLE if math.isinf(run.bound) else Termination.STALLED, run.words)
         yield run.step("end")
-        return Verdict(Termination.STALLED if run.open else Termination.OPTIMAL, run.words)
+        return run.verdict()
 
 
 class _Intervals:
@@ -173,37 +171,14 @@ class _Intervals:
         return found
 
 
-class _Run:
+class _Run(Incumbent):
     """A run: incumbent, bound, the states."""
 
     def __init__(self, options: MonotoneDP, problem: TreeProblem) -> None:
-        self.options, self.problem, self.stated = options, problem, options.stated(problem)
-        self.tree: Tree | None = None
-        self.objective, self.bound = math.inf, 0.0
-        free = problem.restated(constraints=())
-        self.leaf = free.objective(free.best_constant())
         self.classes = problem.loss_function.form == "errors"
-        self.info: dict[str, float] = {}
+        super().__init__(problem, 0.0 if self.classes else options.gap)
+        self.options, self.stated = options, options.stated(problem)
         self.words = f" Candidate splits: {self.stated.candidate_text}."
-
-    @property
-    def open(self) -> bool:
-        """Whether a gap is left."""
-        gap = CLOSE if self.classes else max(self.options.gap, CLOSE)
-        return self.objective - self.bound > gap * abs(self.objective) + 1e-12 * self.leaf
-
-    def step(self, phase: str) -> Step | None:
-        """The incumbent and the bound; None while there is no tree."""
-        if self.tree is None:
-            return None
-        return Step(self.tree, self.objective, min(self.bound, self.objective), phase, info=dict(self.info))
-
-    def take(self, tree: Tree, phase: str) -> Iterator[Step | None]:
-        """Take the splits of a tree with the best ordered answers, if that is better."""
-        fitted = self.problem.fit_leaves(tree)
-        if self.problem.violation(fitted) is None and (objective := self.problem.objective(fitted)) < self.objective:
-            self.tree, self.objective = fitted, objective
-            yield self.step(phase)
 
     def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
         """Trees to begin with, and the states."""
@@ -239,7 +214,7 @@ class _Run:
             count = min(count, self.options.points - 1)
             grid = self._grid(count)
             yield from self._solved(_Intervals(len(grid), cells=True), self._losses(grid), grid)
-            if not self.open or math.isinf(self.bound) or count >= self.options.points - 1:
+            if not self.open or count >= self.options.points - 1:
                 return
             count *= 2
 
@@ -253,7 +228,7 @@ class _Run:
             ends = [float(problem.Y.min()), float(problem.Y.max())]
         points = np.unique(np.concatenate([y, ends]))
         if self.tree is not None and len(points) + self.tree.n_leaves <= MOST_POINTS:
-            points = np.unique(np.concatenate([points, np.clip(self.tree.values[:, -1], *ends)]))
+            points = np.unique(np.concatenate([points, np.clip(self.tree.values[:, -1], ends[0], ends[1])]))
         return points
 
     def _losses(self, grid: Floats) -> Floats:
@@ -287,19 +262,16 @@ class _Run:
             values.insert(0, found)
         bound = float(values[0][0, intervals.root])
         if math.isinf(bound):
-            self.bound = bound
+            self.infeasible = True
             return
         tree = self._traced(values, leaves, intervals, price)
         yield from self.take(self.problem.live(tree), "states")
-        bound -= 1e-12 * self.leaf
-        if grid is None:
-            bound = min(bound, self.objective) if self.objective <= bound + CLOSE * self.leaf else bound
-        self.bound = max(self.bound, bound)
+        self.raise_bound(bound, NOTHING * self.leaf)
         yield self.step("states")
 
     def _leaves(self, level: Level, losses: Floats, intervals: _Intervals, *, exact: bool) -> Generator[Any, Any, Any]:
         """What the states cost as leaves that answer within each interval (S, I), at least."""
-        n, m = losses.shape
+        n = len(losses)
         found = np.empty((len(level.sets), len(intervals.ends)))
         step = max(1, CELLS // max(n, len(intervals.ends)))
         for s in range(0, len(found), step):

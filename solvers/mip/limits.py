@@ -6,6 +6,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
+DIRECT = {"scip": "pyscipopt", "gurobi": "gurobipy"}  # what is given arrays: its package
 SQUARES = ("scip", "gurobi", "cplex", "xpress", "mosek")  # take convex quadratic objectives with integer variables
 
 
@@ -38,8 +39,10 @@ def unavailable(optimizer: str) -> str | None:
     """Why an optimizer cannot be used here, in one sentence, or None."""
     if optimizer == "highs":
         return None
-    if optimizer == "scip" and find_spec("pyscipopt") is None:
-        return "optimizer='scip' needs pyscipopt: pip install pyscipopt"
+    if optimizer in DIRECT:
+        package = DIRECT[optimizer]
+        there = find_spec(package) is not None
+        return None if there else f"optimizer={optimizer!r} needs {package}: pip install {package}"
     import pyomo.environ as pyo
 
     known = pyomo_name(optimizer) in pyo.SolverFactory

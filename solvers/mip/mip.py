@@ -26,7 +26,7 @@ from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.result import Termination, Verdict
 from solvers.initial import CartInit
 from solvers.local_search import LocalSearch
-from solvers.mip.limits import Limits, takes_squares, unavailable
+from solvers.mip.limits import DIRECT, Limits, takes_squares, unavailable
 
 Floats = NDArray[np.float64]
 GAP, ROUGH_GAP = 1e-6, 1e-4  # of linear losses, and of others in flow and big-m
@@ -126,8 +126,9 @@ class MIP(Solver):
     )
     optimizer: str = option(
         "highs",
-        """"highs"; "scip", through `pyscipopt`; or the name of a solver that Pyomo finds, such as "gurobi" or "cbc".
-        Only HiGHS reports incumbents and bounds as it runs.""",
+        """"highs"; "scip" (package `pyscipopt`), "gurobi" (`gurobipy`, whose own licence is for 2,000 variables
+        and rows): these get starts and report incumbents and bounds as they run. Or the name of a solver that Pyomo
+        finds, such as "cbc", which reports at its end.""",
     )
     verbose: bool = option(False, "Whether to print the log of the optimizer.")
 
@@ -178,8 +179,12 @@ class MIP(Solver):
 
     @property
     def lacks(self) -> str:
-        """What the optimizer is not given or does not give, in words; "" for HiGHS."""
-        return "" if self.optimizer == "highs" else "no start, no bounds while it runs, no stop before its limit"
+        """What the optimizer is not given or does not give, in words; "" for those that are given arrays."""
+        return (
+            ""
+            if self.optimizer == "highs" or self.optimizer in DIRECT
+            else "no start, no bounds while it runs, no stop before its limit"
+        )
 
     def covers(self, problem: TreeProblem) -> bool:
         """Whether the program states every tree of ``problem``: no further limits or thresholds, no margins, and no

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from solvers.mip.direct import RUNS
 from solvers.mip.highs import POLL, Compiled, Outcome, Progress, Run
 from solvers.mip.limits import Limits, pyomo_name
 
@@ -36,10 +37,16 @@ STATUS = {
 
 def begin(optimizer: str, model: Any, limits: Limits, has_start: bool) -> Any:
     """Begin to solve ``model``, whose variables hold a start if ``has_start``."""
-    if optimizer != "highs":
+    direct = optimizer == "highs" or (optimizer in RUNS and not is_quadratic(model))
+    if not direct:
         return PyomoRun(optimizer, model, limits)
     compiled = Compiled(model)
-    return Run(compiled, limits, compiled.values() if has_start else None)
+    return RUNS.get(optimizer, Run)(compiled, limits, compiled.values() if has_start else None)
+
+
+def is_quadratic(model: Any) -> bool:
+    """Whether the objective of a model is not linear: then Pyomo passes it on."""
+    return model.cost.expr.polynomial_degree() not in (0, 1)
 
 
 class Variables:

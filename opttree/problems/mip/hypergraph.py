@@ -110,7 +110,9 @@ def enumerate_levels(
         apart = every or which != "best"
         leaf = yield from _leaf_costs(problem, sets)
         can_split = states.sizes(sets) >= 2 * problem.min_leaf
-        parents = np.flatnonzero(can_split if every or which == "sets" else can_split & (leaf > problem.price_per_split))
+        parents = np.flatnonzero(
+            can_split if every or which == "sets" else can_split & (leaf > problem.price_per_split)
+        )
         if depth == 1 and not every and not ends:
             columns, cost = yield from _last_columns(problem, candidates, sets, parents, leaf, apart)
             below = sets[:0]
@@ -119,8 +121,8 @@ def enumerate_levels(
             columns[:, 0] = parents[columns[:, 0]]
             cost = np.zeros(len(columns))
             if depth == 1 and not ends:
-                ends = yield from _leaf_costs(problem, below)
-                cost = ends[columns[:, 2]] + ends[columns[:, 3]]
+                both = yield from _leaf_costs(problem, below)
+                cost = both[columns[:, 2]] + both[columns[:, 3]]
                 columns[:, 2:] = -1
         levels.append(Level(depth, sets, leaf, columns, cost))
         sets = below

@@ -91,7 +91,9 @@ class Paths:
 
     def _enumerated(self) -> tuple[list[NDArray[np.int32]], list[Ints]]:
         """Choices and sets of the paths to every slot."""
-        frontier = [(np.zeros((1, 0), np.int32), np.zeros(1, np.int64), np.full(1, -1))]  # choices, state, set if closed
+        frontier = [
+            (np.zeros((1, 0), np.int32), np.zeros(1, np.int64), np.full(1, -1))
+        ]  # choices, state, set if closed
         for d in range(self.top):
             level = self.levels[d]
             start = np.searchsorted(level.columns[:, 0], np.arange(len(level.sets) + 1))
@@ -106,7 +108,9 @@ class Paths:
                 taken = np.hstack([choices[np.concatenate([of, np.arange(len(state))])], last.astype(np.int32)])
                 for side in (2, 3):
                     below = np.concatenate([level.columns[column, side], np.full(len(state), -1)])
-                    ended = np.where(state >= 0, self.first[d] + state, closed) if side == 2 else np.full(len(state), -1)
+                    ended = (
+                        np.where(state >= 0, self.first[d] + state, closed) if side == 2 else np.full(len(state), -1)
+                    )
                     nodes.append((taken, below, np.concatenate([np.full(len(of), -1), ended])))
             frontier = nodes
         splits, sets = [], []
@@ -242,7 +246,7 @@ class Paths:
         chosen = [self.none] * self.tree.n_branches
         for t, node in placed.branches.items():
             if t < len(chosen):
-                same = np.all(self.candidates.A == tree.A[node], axis=1) & (self.candidates.b == tree.b[node])
+                same = np.all(tree.A[node] == self.candidates.A, axis=1) & (self.candidates.b == tree.b[node])
                 if not same.any():
                     return None
                 chosen[t] = int(np.flatnonzero(same)[0])

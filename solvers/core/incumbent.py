@@ -1,0 +1,77 @@
+"""The best tree so far and a bound on all trees, as exact solvers keep them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from numpy import ptp
+
+from opttree.model.tree import Tree
+from opttree.statement import TreeProblem
+from opttree.statement.joint_leaves import NoAnswersError
+from solvers.core.base import Step
+from solvers.core.result import Termination, Verdict
+
+CLOSE = 1e-9  # relative, of a bound and an objective that are the same
+NOTHING = 1e-12  # of one leaf's objective: what rounding leaves of a loss of 0
+WHOLE = 1e-5  # errors of rows of equal weight are whole numbers, to this
+
+
+class Incumbent:
+    """A run's best tree and bound; ``gap`` is the relative gap that counts as proved."""
+
+    def __init__(self, problem: TreeProblem, gap: float = 0.0) -> None:
+        self.problem, self.gap = problem, max(gap, CLOSE)
+        self.tree: Tree | None = None
+        self.objective, self.bound = math.inf, 0.0
+        free = problem.restated(constraints=())
+        self.leaf = free.objective(free.best_constant())
+        equal = problem.loss_function.form == "errors" and float(ptp(problem.w)) == 0.0
+        self.whole = float(problem.w[0]) if equal and not problem.price_per_split else 0.0
+        self.infeasible = False
+        self.info: dict[str, float] = {}
+        self.words = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether a gap is left."""
+        if math.isinf(self.objective):
+            return not self.infeasible
+        return self.objective - self.bound > self.gap * abs(self.objective) + NOTHING * self.leaf
+
+    def step(self, phase: str) -> Step | None:
+        """The incumbent and the bound; None while there is no tree."""
+        if self.tree is None:
+            return None
+        return Step(self.tree, self.objective, min(self.bound, self.objective), phase, info=dict(self.info))
+
+    def raise_bound(self, bound: float, lost: float = 0.0) -> None:
+        """Take a proved bound, less what rounding may have added, if it is better."""
+        bound -= lost
+        if self.whole:
+            bound = self.whole * math.ceil(bound / self.whole - WHOLE)
+        self.bound = max(self.bound, bound)
+
+    def fitted(self, tree: Tree | None) -> Tree | None:
+        """A tree with the best leaves within the limits, or None."""
+        try:
+            return None if tree is None else self.problem.fit_leaves(tree)
+        except NoAnswersError:
+            return None
+
+    def take(self, tree: Tree | None, phase: str) -> Iterator[Step | None]:
+        """Take the splits of a tree with the best leaves within the limits, if that is better."""
+        tree = self.fitted(tree)
+        if tree is None or self.problem.violation(tree) is not None:
+            return
+        objective = self.problem.objective(tree)
+        if objective < self.objective:
+            self.tree, self.objective = tree, objective
+            yield self.step(phase)
+
+    def verdict(self) -> Verdict:
+        """Why a run that came to its end ended."""
+        if self.tree is None:
+            return Verdict(Termination.INFEASIBLE if self.infeasible else Termination.STALLED, self.words)
+        return Verdict(Termination.STALLED if self.open else Termination.OPTIMAL, self.words)
