@@ -30,7 +30,7 @@ from opttree.statement.constraints import (
     RequireSplit,
     SameLeaf,
 )
-from solvers import CPSAT, MIP, ColumnGeneration, Lagrangian, MonotoneDP, solve
+from solvers import CPSAT, MIP, Benders, ColumnGeneration, Lagrangian, MonotoneDP, solve
 
 KINDS = (MaxSplits, MaxFeatures, MinLeaf, FeatureCost, Monotone, ForbidSplit, RequireSplit, MaxDifference, SameLeaf,
          DifferentLeaf, MaxShare, MinPerGroup, PathCost, AnswerLimit)  # fmt: skip
@@ -39,6 +39,9 @@ FORMS = {form: MIP(form, threads=1) for form in ("hyperflow", "flow", "big-m")} 
     "columns": ColumnGeneration(),
     "intervals": MonotoneDP(),
     "CP-SAT": CPSAT(threads=1),
+    "Benders": Benders(threads=1),
+    "Benders, SCIP": Benders("scip", threads=1),
+    "Benders, Gurobi": Benders("gurobi", threads=1),
 }
 FLOW_ONLY = (Monotone, MaxDifference, MaxShare, PathCost, AnswerLimit)  # not for hyperflow
 

@@ -30,7 +30,7 @@ from solvers.mip.highs import Program, Run
 from solvers.mip.limits import Limits, unavailable
 
 Floats = NDArray[np.float64]
-MOST_CUTS = 500  # of one point
+MOST_CUTS = 150  # of one point
 NEW_CUT, NEW_FRACTIONAL = 1e-6, 0.05  # least violation of a cut at a solution, at another point
 LINEAR_ROUNDS = 30  # of cuts before HiGHS's first program
 TOLERANCE = 1e-6  # of optimizers, relative to one leaf's objective
@@ -178,7 +178,7 @@ class Benders(Solver):
         if problem.leaves != "constant":
             return "its leaves are linear, and cuts are for constant ones"
         if problem.min_leaf > 1:
-            return f"min_leaf is {problem.min_leaf}, and rows at leaves are not counted by this program; 'flow' counts them"
+            return f"min_leaf is {problem.min_leaf}, and this program does not count the rows of leaves; 'flow' does"
         for c in problem.constraints:
             if isinstance(c, LeafConstraint) and not c.adds_up:
                 return f"{c!r} orders leaves; this program takes limits that add up over rows"
@@ -223,6 +223,7 @@ class _Run(Incumbent):
         self.words = f" Candidate splits: {self.stated.candidate_text}."
         self.info = {"cuts": 0.0}
         self.running: Any = None
+        self.careful = False
 
     def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
         """Trees to begin with, the program, and its rows of subtrees."""
@@ -310,7 +311,12 @@ class _Run(Incumbent):
             self.info["cuts"] += float(len(cuts))
             if cuts:
                 self.append(cuts)
-            if not linear and (not cuts or status != "Optimal" or not self.open):
+            if not self.open:
+                return
+            if not linear and not cuts and status == "Optimal" and not self.careful:
+                self.careful = True  # HiGHS may take the value of a start for another one, and stop there
+                continue
+            if not linear and (not cuts or status != "Optimal"):
                 self._end(status)
                 return
             if linear and (len(cuts) == 0 or rounds >= LINEAR_ROUNDS or status != "Optimal"):
@@ -330,9 +336,10 @@ class _Run(Incumbent):
         rows = self.rows | ({"integer": np.zeros_like(self.rows["integer"])} if linear else {})
         compiled = Program(rows, self.program.offset, self.unit)
         limits = Limits(
-            0.5 * self.gap, seconds_left(), None, self.options.threads, self.seed, self.options.verbose, False
+            0.5 * self.gap, seconds_left(), None, self.options.threads, self.seed, self.options.verbose, self.careful
         )
-        start = None if self.tree is None or linear else self._start(rows["n_columns"])
+        fresh = self.tree is None or linear or self.careful
+        start = None if fresh else self._start(rows["n_columns"])
         self.linear = linear
         if lazy is None:
             self.running = Run(compiled, limits, start)

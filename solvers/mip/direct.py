@@ -199,7 +199,7 @@ class ScipRun(ThreadRun):
             def add(self, point: Floats, *, fractional: bool) -> bool:
                 found = run._new_cuts(point, fractional=fractional)
                 for cut in found:  # without a lower side, which is 0 by default
-                    row = model.createEmptyRowUnspec("cut", lhs=None, rhs=cut.upper, removable=True)
+                    row = model.createEmptyRowUnspec("cut", lhs=None, rhs=cut.upper, removable=False)
                     for i, v in zip(cut.places.tolist(), cut.values.tolist(), strict=True):
                         model.addVarToRow(row, run.columns[i], v)
                     model.addCut(row, forcecut=True)
@@ -258,17 +258,18 @@ class GurobiRun(ThreadRun):
                 obj=program["col_cost_"],
                 vtype=kinds,
             )
-            matrix, low, high = self.matrix(), program["row_lower_"], program["row_upper_"]
+            matrix = self.matrix()
+            low, high = program["row_lower_"], program["row_upper_"]
             equal = low == high
-            for some, sense, ends in (
+            for some, sense, sides in (
                 (equal, "=", low),
                 (~equal & np.isfinite(high), "<", high),
                 (~equal & np.isfinite(low), ">", low),
             ):
                 if some.any():
-                    model.addMConstr(matrix[np.flatnonzero(some)], x, sense, ends[some])
+                    model.addMConstr(matrix[np.flatnonzero(some)], x, sense, sides[some])
             if self.first is not None:
-                x.Start = self.first
+                x.setAttr("Start", self.first)
             options: dict[str, Any] = {
                 "MIPGap": limits.gap,
                 "Seed": limits.seed,
