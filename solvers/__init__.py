@@ -24,6 +24,13 @@ from solvers.core.base import Solver as Solver, Step as Step
 from solvers.core.discovery import solvers_in as _solvers_in
 from solvers.core.driver import solve as solve
 from solvers.core.result import Result as Result, SolverError as SolverError, Termination as Termination, Trace as Trace
+from solvers.decomposition import (
+    Column as Column,
+    Cut as Cut,
+    Duals as Duals,
+    Pricer as Pricer,
+    Separator as Separator,
+)
 from solvers.descent import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
 from solvers.exact.certificates import certify as certify
 from solvers.exact.front import SparseFront as SparseFront, sparse_front as sparse_front

@@ -17,6 +17,7 @@ from opttree.problems import MIPTreeProblem
 from opttree.problems.mip.cuts import Cut, CutProgram
 from opttree.problems.mip.hypergraph import subtree_bounds
 from opttree.runtime.clock import seconds_left
+from opttree.runtime.interrupts import in_background
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import FeatureCost, ForbidSplit, LeafConstraint, MaxFeatures, MaxSplits, picks
@@ -246,9 +247,9 @@ class _Run(Incumbent):
         candidates = self.stated.candidates
         if not any(isinstance(c, (ForbidSplit, MaxFeatures, FeatureCost)) for c in problem.constraints):
             candidates = candidates.distinct()
-        self.program = CutProgram(problem, candidates)
+        self.program = yield from in_background(lambda: CutProgram(problem, candidates))
         self.unit = float(self.program.saved.max(initial=0.0)) or 1.0
-        self.rows = self.program.rows(self.unit)
+        self.rows = yield from in_background(lambda: self.program.rows(self.unit))
         if "subtree" in self.options.cuts and self.program.tree.n_branches:
             found = yield from subtree_bounds(problem, candidates)
             if found is not None:

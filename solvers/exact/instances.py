@@ -78,7 +78,7 @@ class Instance:
         Parameters
         ----------
         folder : path-like or None, default None
-            Where the file is, else: ``exact`` in the folder OPTTREE_DATA. CSV with the target last; text with the
+            Where the file is, else: ``exact`` or ``onehot`` in the folder OPTTREE_DATA. CSV with the target last; text with the
             label first, as ConTree and MurTree have it; JSON with Xtrain and Ytrain, as Quant-BnB has it.
 
         Returns
@@ -103,13 +103,13 @@ class Instance:
             data = datasets.load(self.table)
             return data.as_arrays()[0], np.asarray(data.y)
         home = os.environ.get("OPTTREE_DATA")
-        folder = Path(folder) if folder is not None else Path(home) / "exact" if home else Path()
-        files = [folder / (stem + end) for stem in (self.name, self.name.partition("_")[2]) for end in SUFFIXES]
-        path = next((file for file in files if file.is_file()), None)
+        folders = [Path(home) / "exact", Path(home) / "onehot"] if home else [Path()]
+        folders = folders if folder is None else [Path(folder)]
+        names = [stem + end for stem in (self.name, self.name.partition("_")[2]) for end in SUFFIXES]
+        path = next((file / name for file in folders for name in names if (file / name).is_file()), None)
         if path is None:
-            raise ValueError(
-                f"{self.name} needs a file {files[1].name}, .txt or .json in {str(folder)!r}; there is none"
-            )
+            place = str(folders[0])
+            raise ValueError(f"{self.name} needs a file {names[1]}, .txt or .json in {place!r}; there is none")
         if path.suffix == ".json":
             table = json.loads(path.read_text())
             if not isinstance(table, dict) or not {"Xtrain", "Ytrain"} <= set(table):

@@ -16,6 +16,7 @@ from opttree.problems.mip.files import labels, read_values, write_start
 from opttree.problems.mip.hypergraph import subtree_bounds
 from opttree.problems.mip.statement import Formulation, MIPStatement
 from opttree.runtime.files import whole_file
+from opttree.runtime.interrupts import in_background
 from opttree.statement.joint_leaves import NoAnswersError
 
 SLACK = 1e-6  # by which a point may violate a constraint: the tolerance of MIP solvers
@@ -117,10 +118,10 @@ class MIPTreeProblem(MIPStatement):
         if self.formulation == "flow":
             from opttree.problems.mip.flow import Flow
 
-            return Flow(self, subtrees)
+            return (yield from in_background(lambda: Flow(self, subtrees)))
         from opttree.problems.mip.big_m import BigM
 
-        return BigM(self, subtrees)
+        return (yield from in_background(lambda: BigM(self, subtrees)))
 
     def build(self, *, complete: bool = True) -> Any:
         """Build a Pyomo model whose objective ``cost`` is the objective of the problem.
