@@ -11,10 +11,11 @@ from opttree.model.tree import Tree
 from opttree.statement import TreeProblem
 from opttree.statement.joint_leaves import NoAnswersError
 from solvers.core.base import Step
-from solvers.core.result import Termination, Verdict
+from solvers.core.result import SolverError, Termination, Verdict
 
 CLOSE = 1e-9  # relative, of a bound and an objective that are the same
 NOTHING = 1e-12  # of one leaf's objective: what rounding leaves of a loss of 0
+DISAGREE = 1e-5  # relative, of a bound that is wrong and not rounded
 WHOLE = 1e-5  # errors of rows of equal weight are whole numbers, to this
 
 
@@ -44,6 +45,9 @@ class Incumbent:
         """The incumbent and the bound; None while there is no tree."""
         if self.tree is None:
             return None
+        if self.bound - self.objective > DISAGREE * (abs(self.objective) + self.leaf):
+            values = f"{self.bound:.9g} is above {self.objective:.9g}, of a tree"
+            raise SolverError(f"bound and objective disagree: {values}")
         return Step(self.tree, self.objective, min(self.bound, self.objective), phase, info=dict(self.info))
 
     def raise_bound(self, bound: float, lost: float = 0.0) -> None:

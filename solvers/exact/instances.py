@@ -78,8 +78,8 @@ class Instance:
         Parameters
         ----------
         folder : path-like or None, default None
-            Where the file is, else: ``exact`` or ``onehot`` in the folder OPTTREE_DATA. CSV with the target last; text with the
-            label first, as ConTree and MurTree have it; JSON with Xtrain and Ytrain, as Quant-BnB has it.
+            Where the file is, else: ``exact`` or ``onehot`` in the folder OPTTREE_DATA. CSV with the target last; text
+            with the label first, as ConTree and MurTree have it; JSON with Xtrain and Ytrain, as Quant-BnB has it.
 
         Returns
         -------

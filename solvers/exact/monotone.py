@@ -27,7 +27,9 @@ from solvers.initial import CartInit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-FIRST, MOST_POINTS = 4, 128  # cells of the first grid, points of the last one
+FIRST, MOST_POINTS = 9, 128  # points of the first grid, of the last one
+SMALL_STEP, MOST_STALE = 0.05, 3  # share of the gap by which a grid should raise the bound, and how often not
+FINEST = 1e-7  # of the range of the answers: the least distance of two points
 CELLS = 1 << 23  # numbers that are held at a time
 MOST_VALUES = 4e8
 FREE, UP, DOWN, BOTH = 0, 1, 2, 3  # how the answers on the two sides of a split are ordered
@@ -40,9 +42,9 @@ class MonotoneDP(Solver):
     a split on such a feature cuts in two.
 
     Classes under 0/1 loss: the optimum, proved. Squared, absolute and log loss: a bound from a grid of answers, where
-    a cut lies somewhere in a cell, and trees, whose leaves are then fitted; grids are refined until the gap is closed
-    or no finer one is allowed. `ForbidSplit`, `SameLeaf`, `DifferentLeaf` and `MinPerGroup` may be there, too. For
-    tables whose sets of rows can be listed: some dozens of thresholds at depth 3.
+    a cut lies somewhere in a cell, and trees, whose leaves are then fitted; the cells in which the best tree is cut are
+    halved until the gap is closed or there are too many points. `ForbidSplit`, `SameLeaf`, `DifferentLeaf` and
+    `MinPerGroup` may be there, too. For tables whose sets of rows can be listed: some dozens of thresholds at depth 3.
 
     ``step.info`` holds the number of "states" and of "points" of the grid.
 
@@ -137,37 +139,44 @@ class MonotoneDP(Solver):
 
 
 class _Intervals:
-    """The intervals ``first..last`` of answers 0 to m - 1, and the pairs into which a split may cut each.
+    """The intervals ``i..j`` of answers 0 to m - 1, and how a split cuts one in two: values are arrays (..., m, m), of
+    which those below the diagonal are infinite.
 
     Exact where answers are the points. As a relaxation (``cells``) a cut lies somewhere between two neighbours, and
     both sides get the whole cell.
     """
 
     def __init__(self, m: int, *, cells: bool) -> None:
-        self.ends = [(i, j) for i in range(m) for j in range(i, m)]
-        number = {ends: at for at, ends in enumerate(self.ends)}
-        self.root = number[0, m - 1]
-        self.cuts: dict[int, list[list[tuple[int, int]]]] = {kind: [] for kind in (UP, DOWN, BOTH)}
-        for i, j in self.ends:
-            if not cells:
-                halves = [((i, k), (k, j)) for k in range(i, j + 1)]
-                same = [((k, k), (k, k)) for k in range(i, j + 1)]
-            else:
-                halves = [((i, k + 1), (k, j)) for k in range(i, j)] or [((i, j), (i, j))]
-                same = [((k, k + 1), (k, k + 1)) for k in range(i, j)] or [((i, j), (i, j))]
-            self.cuts[UP].append([(number[a], number[b]) for a, b in halves])
-            self.cuts[DOWN].append([(number[b], number[a]) for a, b in halves])
-            self.cuts[BOTH].append([(number[a], number[b]) for a, b in same])
+        self.m, self.width = m, int(cells)
+
+    def cuts(self, kind: int, i: int, j: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        """The pairs of intervals for the left and the right side of a split."""
+        if kind == FREE or (self.width and i == j):
+            return [((i, j), (i, j))]
+        cuts = [(k, k + self.width) for k in range(i, j + 1 - self.width)]
+        if kind == BOTH:
+            return [(cut, cut) for cut in cuts]
+        halves = [((i, b), (a, j)) for a, b in cuts]
+        return halves if kind == UP else [(right, left) for left, right in halves]
 
     def both(self, left: Floats, right: Floats, kind: int) -> Floats:
-        """The least values (C, I) of pairs of states with the values ``left, right (C, I)``."""
+        """The least values (C, m, m) of pairs of states with the values ``left`` and ``right``."""
         if kind == FREE:
             total: Floats = left + right
             return total
-        found = np.empty_like(left)
-        for interval, cuts in enumerate(self.cuts[kind]):
-            a, b = np.array(cuts).T
-            found[:, interval] = (left[:, a] + right[:, b]).min(axis=1)
+        low, high = (right, left) if kind == DOWN else (left, right)
+        found = np.full(left.shape, np.inf)
+        for a in range(self.m - self.width):
+            b = a + self.width
+            part = found[:, : a + 1, b:]
+            if kind == BOTH:
+                pairs = (low[:, a, b] + high[:, a, b])[:, None, None]
+            else:
+                pairs = low[:, : a + 1, b, None] + high[:, a, None, b:]
+            np.minimum(part, pairs, out=part)
+        if self.width:  # points have no cells
+            point = np.arange(self.m)
+            found[:, point, point] = low[:, point, point] + high[:, point, point]
         return found
 
 
@@ -209,27 +218,25 @@ class _Run(Incumbent):
             lost = problem.w[:, None] * (np.arange(K) != problem.Y)
             yield from self._solved(_Intervals(K, cells=False), lost, None)
             return
-        count = FIRST
+        log = problem.loss_function.form == "entropy"
+        y = np.array([0.0, 1.0]) if log else problem.Y[:, 0]
+        grid = np.unique(np.quantile(y, np.linspace(0.0, 1.0, min(FIRST, self.options.points))))
+        rounds = stale = 0
         while True:
-            count = min(count, self.options.points - 1)
-            grid = self._grid(count)
-            yield from self._solved(_Intervals(len(grid), cells=True), self._losses(grid), grid)
-            if not self.open or count >= self.options.points - 1:
+            losses, before = self._losses(grid), self.bound
+            new = yield from self._solved(_Intervals(len(grid), cells=True), losses, grid)
+            stale = stale + 1 if self.bound - before <= SMALL_STEP * (self.objective - before) else 0
+            rounds += 1
+            if self.open and (rounds < 3 or stale):  # trees whose answers are cut at the points themselves
+                yield from self._solved(_Intervals(len(grid), cells=False), losses, grid, bounds=False)
+            if self.tree is not None:
+                new = [*new, *np.clip(self.tree.values[:, -1], grid[0], grid[-1])]
+            points = np.unique(np.concatenate([grid, new]))
+            points = points[np.append(True, np.diff(points) > FINEST * (grid[-1] - grid[0]))]
+            done = not self.open or stale == MOST_STALE or len(points) == len(grid)
+            if done or len(points) > self.options.points:
                 return
-            count *= 2
-
-    def _grid(self, count: int) -> Floats:
-        """Some quantiles of the outcomes, and the answers of the best tree."""
-        problem = self.problem
-        if problem.loss_function.form == "entropy":
-            y, ends = np.linspace(0.0, 1.0, count + 1), [0.0, 1.0]
-        else:
-            y = np.quantile(problem.Y[:, 0], np.linspace(0.0, 1.0, count + 1))
-            ends = [float(problem.Y.min()), float(problem.Y.max())]
-        points = np.unique(np.concatenate([y, ends]))
-        if self.tree is not None and len(points) + self.tree.n_leaves <= MOST_POINTS:
-            points = np.unique(np.concatenate([points, np.clip(self.tree.values[:, -1], ends[0], ends[1])]))
-        return points
+            grid = points
 
     def _losses(self, grid: Floats) -> Floats:
         """(n, points) weighted loss of each row for each answer."""
@@ -241,16 +248,20 @@ class _Run(Incumbent):
             found.append(problem.w * problem.loss_function.of_rows(problem.Y, outputs))
         return np.array(found).T
 
-    def _solved(self, intervals: _Intervals, losses: Floats, grid: Floats | None) -> Generator[Any, Any, None]:
-        """Values of all states and intervals, from the leaves up; the tree of the root, and its bound."""
-        price, count = self.problem.price_per_split, len(intervals.ends)
+    def _solved(
+        self, intervals: _Intervals, losses: Floats, grid: Floats | None, *, bounds: bool = True
+    ) -> Generator[Any, Any, list[float]]:
+        """Values of all states and intervals, from the leaves up; the tree of the root, and its bound. Returns the
+        middles of the cells in which its answers are cut.
+        """
+        price, count, root = self.problem.price_per_split, intervals.m**2, (0, intervals.m - 1)
         if self.info["states"] * count > MOST_VALUES:
-            raise TooLargeError(f"{self.info['states']:,.0f} sets of rows with {count} intervals each are too many")
+            raise TooLargeError(f"{self.info['states']:,.0f} sets of rows with {count} numbers each are too many")
         self.info["points"] = float(losses.shape[1])
         values: list[Floats] = []
         leaves: list[Floats] = []
         for level in reversed(self.levels):
-            leaves.insert(0, (yield from self._leaves(level, losses, intervals, exact=grid is None)))
+            leaves.insert(0, (yield from self._leaves(level, losses, intervals, grid)))
             found = leaves[0].copy()
             start = np.searchsorted(level.columns[:, 0], np.arange(len(level.sets) + 1))
             step = max(1, CELLS // max(count * (1 + len(self.candidates)), 1))
@@ -260,40 +271,52 @@ class _Run(Incumbent):
                 np.minimum(found[s:last], part + price, out=found[s:last])
                 yield None
             values.insert(0, found)
-        bound = float(values[0][0, intervals.root])
+        bound = float(values[0][0][root])
         if math.isinf(bound):
             self.infeasible = True
-            return
-        tree = self._traced(values, leaves, intervals, price)
+            return []
+        tree, cut = self._traced(values, leaves, intervals, price)
         yield from self.take(self.problem.live(tree), "states")
-        self.raise_bound(bound, NOTHING * self.leaf)
+        if bounds:
+            self.raise_bound(bound, NOTHING * self.leaf)
         yield self.step("states")
+        return [] if grid is None else [0.5 * float(grid[a] + grid[b]) for a, b in cut]
 
-    def _leaves(self, level: Level, losses: Floats, intervals: _Intervals, *, exact: bool) -> Generator[Any, Any, Any]:
-        """What the states cost as leaves that answer within each interval (S, I), at least."""
-        n = len(losses)
-        found = np.empty((len(level.sets), len(intervals.ends)))
-        step = max(1, CELLS // max(n, len(intervals.ends)))
+    def _leaves(
+        self, level: Level, losses: Floats, intervals: _Intervals, grid: Floats | None
+    ) -> Generator[Any, Any, Floats]:
+        """What the states cost as leaves that answer within each interval (S, m, m), at least."""
+        n, m = losses.shape
+        found = np.full((len(level.sets), m, m), np.inf)
+        squares = grid is not None and self.problem.loss_function.form == "quadratic"
+        step = max(1, CELLS // max(n, m * m))
         for s in range(0, len(found), step):
-            part = slice(s, s + step)
-            cost = bits_of(level.sets[part], n) @ losses
-            best = cost.argmin(axis=1)
-            for number, (i, j) in enumerate(intervals.ends):
-                if exact:
-                    found[part, number] = cost[:, i : j + 1].min(axis=1)
+            part = found[s : s + step]
+            bits, leaf = bits_of(level.sets[s : s + step], n), level.leaf[s : s + step]
+            cost = bits @ losses
+            for i in range(m):
+                if grid is None:
+                    part[:, i, i:] = np.minimum.accumulate(cost[:, i:], axis=1)
                     continue
                 # losses are convex: they fall up to the best point's neighbours, and rise from there
-                inside = level.leaf[part] if i < j else cost[:, i]
-                found[part, number] = np.where(j < best, cost[:, j], np.where(i > best, cost[:, i], inside))
-            found[part][~np.isfinite(level.leaf[part])] = np.inf
+                inside = np.repeat(leaf[:, None], m - i, axis=1)
+                if squares:  # the best answer is known
+                    weight = bits @ self.problem.w
+                    mean = (bits @ (self.problem.w * self.problem.Y[:, 0]) / weight)[:, None]
+                    inside += weight[:, None] * np.square(np.clip(mean, grid[i], grid[i:]) - mean)
+                best, last = cost.argmin(axis=1)[:, None], np.arange(i, m)
+                inside = np.where(best > last, cost[:, i:], np.where(best < i, cost[:, i : i + 1], inside))
+                inside[:, 0] = cost[:, i]
+                part[:, i, i:] = inside
+            part[~np.isfinite(leaf)] = np.inf
             yield None
         return found
 
     def _columns(
         self, level: Level, start: Ints, first: int, last: int, below: Floats | None, intervals: _Intervals
     ) -> Floats:
-        """The best splits of some states (S, I)."""
-        found = np.full((last - first, len(intervals.ends)), np.inf)
+        """The best splits of some states (S, m, m)."""
+        found = np.full((last - first, intervals.m, intervals.m), np.inf)
         columns = level.columns[start[first] : start[last]]
         if below is None or not len(columns):
             return found
@@ -305,25 +328,27 @@ class _Run(Incumbent):
                 found[state - first] = np.minimum(found[state - first], np.minimum.reduceat(both, at))
         return found
 
-    def _traced(self, values: list[Floats], leaves: list[Floats], intervals: _Intervals, price: float) -> Tree:
-        """A tree that attains the value of the root; leaves are zero."""
+    def _traced(
+        self, values: list[Floats], leaves: list[Floats], intervals: _Intervals, price: float
+    ) -> tuple[Tree, list[tuple[int, int]]]:
+        """A tree that attains the value of the root, leaves zero, and where it cuts intervals: first and last point."""
+        cells: list[tuple[int, int]] = []
         choice = [np.full(len(level.sets), -1) for level in self.levels]
-        pending = [(0, 0, intervals.root)]
-        for d, s, interval in pending:
-            level, value = self.levels[d], values[d][s, interval]
+        pending = [(0, 0, 0, intervals.m - 1)]
+        for d, s, i, j in pending:
+            level, value = self.levels[d], values[d][s, i, j]
             start, end = np.searchsorted(level.columns[:, 0], [s, s + 1])
-            best, taken = value * (1.0 + 1e-12) + 1e-300, None
-            if start == end or leaves[d][s, interval] <= best:
+            if start == end or leaves[d][s, i, j] <= value * (1.0 + 1e-12) + 1e-300:
                 continue
+            ways = []
             for c in range(int(start), int(end)):
                 _s, split, a, b = level.columns[c].tolist()
-                kind = int(self.kind[split])
-                cuts = intervals.cuts[kind][interval] if kind else [(interval, interval)]
-                for one, two in cuts:
-                    total = values[d + 1][a, one] + values[d + 1][b, two] + price
-                    if taken is None or total < taken[0]:
-                        taken = total, c, (d + 1, a, one), (d + 1, b, two)
-            assert taken is not None
-            choice[d][s] = taken[1]
-            pending += taken[2:]
-        return tree_of(self.levels, choice, self.candidates, self.problem)
+                for one, two in intervals.cuts(int(self.kind[split]), i, j):
+                    total = values[d + 1][a][one] + values[d + 1][b][two] + price
+                    ways.append((float(total), c, (d + 1, a, *one), (d + 1, b, *two)))
+            _total, column, left, right = min(ways)
+            choice[d][s] = column
+            if self.kind[level.columns[column, 1]] != FREE:
+                cells.append((max(left[2], right[2]), min(left[3], right[3])))
+            pending += [left, right]
+        return tree_of(self.levels, choice, self.candidates, self.problem), cells

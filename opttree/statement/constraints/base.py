@@ -6,7 +6,7 @@ A constraint must hold for the tree as it stands and for the same tree without t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,11 @@ class Constraint(Checked):
     >>> problem.violation(solve(TreeProblem(X, y, depth=1), TAO(), random_state=0).tree)
     'the tree has 1 splits; MaxSplits(k=0) allows 0'
     """
+
+    # what a solver must keep count of: "filter", single splits and leaves; "branches", sums over them; "answers", sums
+    # over the answers of rows; "order", answers of leaves that are compared; "features", the set of those in splits;
+    # "paths", the set of those above a leaf; "" for one that does not say
+    kind: ClassVar[str] = ""
 
     def refusal(self, problem: Statement) -> str | None:
         """Reason why a problem cannot have this constraint.

@@ -48,6 +48,7 @@ class Monotone(LeafConstraint):
     True
     """
 
+    kind: ClassVar[str] = "order"
     feature: int = option(doc="Number of the feature.", least=0)
     sign: Literal[1, -1] = option(1, "1: increasing, -1: decreasing.")
 
@@ -184,6 +185,7 @@ class MaxDifference(_Grouped, LeafConstraint):
     True
     """
 
+    kind: ClassVar[str] = "answers"
     tolerance: float = option(least=0)
 
     def in_units(self, y_scale: Floats) -> Constraint:
@@ -262,6 +264,7 @@ class MaxShare(LeafConstraint):
     [0, 0, 0, 0, 0, 1, 1, 1]
     """
 
+    kind: ClassVar[str] = "answers"
     action: int = option(doc="Number of the action, or of the class in the order of the labels.", least=0)
     share: float = option(doc="The largest share of the rows, 0 to 1.", least=0, most=1)
 
@@ -320,6 +323,7 @@ class AnswerLimit(LeafConstraint):
     [0, 0, 1, 1, 1, 1, 1, 1]
     """
 
+    kind: ClassVar[str] = "answers"
     weights: Any
     limit: float = option(doc="The largest sum.")
 
@@ -390,6 +394,7 @@ class MinPerGroup(_Grouped):
     [1, 1, 1, 2, 2, 2, 2, 2]
     """
 
+    kind: ClassVar[str] = "filter"
     k: int = option(least=1)
 
     def violation(self, problem: Statement, tree: Tree) -> str | None:
@@ -404,6 +409,7 @@ class MinPerGroup(_Grouped):
 class _Pair(Constraint):
     """A condition on the leaves of two rows, numbered as in the X that was given; void where one has weight 0."""
 
+    kind: ClassVar[str] = "filter"
     apart: ClassVar[bool]  # whether the rows must not share a leaf
     i: int = option(doc="Number of a row.", least=0)
     j: int = option(doc="Number of another row.", least=0)

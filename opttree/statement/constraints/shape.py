@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,7 @@ class MaxSplits(Constraint):
     2
     """
 
+    kind: ClassVar[str] = "branches"
     k: int = option(least=0)
 
     def violation(self, problem: Statement, tree: Tree) -> str | None:
@@ -82,6 +83,7 @@ class MaxFeatures(Constraint):
     1
     """
 
+    kind: ClassVar[str] = "features"
     k: int = option(least=0)
 
     def violation(self, problem: Statement, tree: Tree) -> str | None:
@@ -117,6 +119,7 @@ class MinLeaf(Constraint):
     True
     """
 
+    kind: ClassVar[str] = "filter"
     k: int = option(least=1)
 
 
@@ -197,6 +200,8 @@ class FeatureCost(_Costs):
     True
     """
 
+    kind: ClassVar[str] = "features"
+
     def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The sum of the costs."""
         spent = float(self.of(problem)[_features(tree)].sum())
@@ -240,6 +245,7 @@ class PathCost(_Costs):
     0
     """
 
+    kind: ClassVar[str] = "paths"
     mean: bool = option(False, "Whether the budget is for the mean over the rows.")
 
     def refusal(self, problem: Statement) -> str | None:
@@ -318,6 +324,8 @@ class ForbidSplit(_Split):
     True
     """
 
+    kind: ClassVar[str] = "filter"
+
     def violation(self, problem: Statement, tree: Tree) -> str | None:
         """The splits on the feature."""
         return f"the tree has a split on {self._place}; it is forbidden" if self._there(tree) else None
@@ -346,6 +354,8 @@ class RequireSplit(_Split):
     >>> bool(solve(stated, MIP()).tree.A[0, 1] != 0.0)
     True
     """
+
+    kind: ClassVar[str] = "features"
 
     def refusal(self, problem: Statement) -> str | None:
         """Axis-aligned splits, at levels that are there."""
