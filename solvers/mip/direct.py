@@ -142,10 +142,13 @@ class ScipRun(ThreadRun):
             self._add_row(
                 matrix.indices[part], matrix.data[part], *(program[f"row_{k}_"][row] for k in ("lower", "upper"))
             )
+        self._add_squares(pyscipopt)
         if self.first is not None:
             solution = model.createSol()
             for column, value in zip(self.columns, self.first.tolist(), strict=True):
                 model.setSolVal(solution, column, value)
+            if self.total is not None:
+                model.setSolVal(solution, self.total, float(program["squares"] @ np.square(self.first)))
             model.addSol(solution)
         self._listen(pyscipopt)
         model.optimizeNogil()
@@ -157,6 +160,17 @@ class ScipRun(ThreadRun):
         return Outcome(
             status.get(word, known), self.compiled.bound(_finite(bound)), int(model.getNTotalNodes()), values
         )
+
+    def _add_squares(self, pyscipopt: Any) -> None:
+        """Squares in the objective, as a variable that is at least their sum."""
+        self.total: Any = None
+        squares = self.compiled.program.get("squares")
+        if squares is None:
+            return
+        self.total = self.model.addVar(lb=0.0, obj=1.0)
+        some = np.flatnonzero(squares).tolist()
+        terms = pyscipopt.quicksum(float(squares[i]) * self.columns[i] * self.columns[i] for i in some)
+        self.model.addCons(terms <= self.total)
 
     def _add_row(self, index: Any, values: Any, low: float, high: float) -> None:
         import pyscipopt
@@ -268,6 +282,9 @@ class GurobiRun(ThreadRun):
             ):
                 if some.any():
                     model.addMConstr(matrix[np.flatnonzero(some)], x, sense, sides[some])
+            if (squares := program.get("squares")) is not None:
+                some = np.flatnonzero(squares).tolist()
+                model.setObjective(program["col_cost_"] @ x + (squares[some] * x[some] * x[some]).sum())
             if self.first is not None:
                 x.setAttr("Start", self.first)
             options: dict[str, Any] = {

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pyomo.common.collections import ComponentMap
+from pyomo.repn import generate_standard_repn
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 from scipy.sparse import csc_array
 
@@ -71,10 +73,21 @@ class Compiled(Program):
     """A Pyomo model for HiGHS. Costs are scaled so that the largest is 1, as HiGHS's tolerances are absolute."""
 
     def __init__(self, model: Any) -> None:
+        whole = model.cost.expr
+        squares = ComponentMap()
+        if whole.polynomial_degree() == 2:  # squares of single variables: the rest is linear
+            parts = generate_standard_repn(whole, quadratic=True)
+            terms = zip(parts.quadratic_vars, parts.quadratic_coefs, strict=True)
+            squares.update((first, float(value)) for (first, _second), value in terms)
+            linear = zip(parts.linear_vars, parts.linear_coefs, strict=True)
+            model.cost.set_value(parts.constant + sum(value * v for v, value in linear))
         standard = LinearStandardFormCompiler().write(model, mixed_form=True)
+        model.cost.set_value(whole)
         self.columns = standard.columns
         costs = np.asarray(standard.c.todense()).ravel()
-        offset, unit = float(standard.c_offset[0]), float(np.abs(costs).max(initial=0.0)) or 1.0
+        square = np.array([squares.get(v, 0.0) for v in self.columns])
+        most = max(float(np.abs(costs).max(initial=0.0)), float(square.max(initial=0.0)))
+        offset, unit = float(standard.c_offset[0]), most or 1.0
         bounds = [v.bounds for v in standard.columns]
         kinds = np.array([kind for _row, kind in standard.rows])  # 0 equality, 1 upper, -1 lower
         matrix = csc_array(standard.A)
@@ -89,6 +102,8 @@ class Compiled(Program):
             "matrix": (matrix.indptr, matrix.indices, matrix.data),
             "integer": np.array([v.is_integer() or v.is_binary() for v in standard.columns], bool),
         }
+        if square.any():
+            program["squares"] = square / unit  # for optimizers that take them
         super().__init__(program, offset, unit)
 
     def values(self) -> Floats:

@@ -29,11 +29,6 @@ def takes_squares(optimizer: str) -> bool:
     return optimizer.partition("_")[0] in SQUARES
 
 
-def pyomo_name(optimizer: str) -> str:
-    """Pyomo's name for an optimizer; for SCIP it is `pyscipopt`, which needs no program on the path."""
-    return "scip_direct" if optimizer == "scip" else optimizer
-
-
 @cache
 def unavailable(optimizer: str) -> str | None:
     """Why an optimizer cannot be used here, in one sentence, or None."""
@@ -45,7 +40,7 @@ def unavailable(optimizer: str) -> str | None:
         return None if there else f"optimizer={optimizer!r} needs {package}: pip install {package}"
     import pyomo.environ as pyo
 
-    known = pyomo_name(optimizer) in pyo.SolverFactory
-    if known and pyo.SolverFactory(pyomo_name(optimizer)).available(exception_flag=False):
+    if optimizer in pyo.SolverFactory and pyo.SolverFactory(optimizer).available(exception_flag=False):
         return None
-    return f"optimizer must be 'highs', 'scip' or a solver that Pyomo finds; got {optimizer!r}, which it does not"
+    known = "'highs', 'scip', 'gurobi' or a solver that Pyomo finds"
+    return f"optimizer must be {known}; got {optimizer!r}, which it does not"

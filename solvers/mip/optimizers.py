@@ -12,20 +12,14 @@ from numpy.typing import NDArray
 
 from solvers.mip.direct import RUNS
 from solvers.mip.highs import POLL, Compiled, Outcome, Progress, Run
-from solvers.mip.limits import Limits, pyomo_name
+from solvers.mip.limits import Limits
 
 Floats = NDArray[np.float64]
 OPTIONS = {  # names of the limits on gap, nodes, threads and the seed; seconds have one name for all
-    "scip": ("limits/gap", "limits/nodes", None, "randomization/randomseedshift"),
-    "gurobi": ("MIPGap", "NodeLimit", "Threads", "Seed"),
     "cplex": ("mip_tolerances_mipgap", "mip_limits_nodes", "threads", "randomseed"),
     "cbc": ("ratioGap", "maxNodes", "threads", "randomCbcSeed"),
     "glpk": ("mipgap", None, None, "seed"),
     "appsi": ("mip_rel_gap", "mip_max_nodes", "threads", "random_seed"),
-}
-ALWAYS: dict[str, dict[str, Any]] = {
-    # where a sum of binary variables is at most 1, SCIP 10.0 may take fractional values of them for a solution
-    "scip": {"constraints/linear/upgrade/setppc": False},
 }
 STATUS = {
     "optimal": "Optimal",
@@ -37,16 +31,10 @@ STATUS = {
 
 def begin(optimizer: str, model: Any, limits: Limits, has_start: bool) -> Any:
     """Begin to solve ``model``, whose variables hold a start if ``has_start``."""
-    direct = optimizer == "highs" or (optimizer in RUNS and not is_quadratic(model))
-    if not direct:
+    if optimizer != "highs" and optimizer not in RUNS:
         return PyomoRun(optimizer, model, limits)
     compiled = Compiled(model)
     return RUNS.get(optimizer, Run)(compiled, limits, compiled.values() if has_start else None)
-
-
-def is_quadratic(model: Any) -> bool:
-    """Whether the objective of a model is not linear: then Pyomo passes it on."""
-    return model.cost.expr.polynomial_degree() not in (0, 1)
 
 
 class Variables:
@@ -92,14 +80,13 @@ class PyomoRun:
     def _solved(self, optimizer: str, limits: Limits) -> Outcome:
         import pyomo.environ as pyo
 
-        solver = pyo.SolverFactory(pyomo_name(optimizer))
+        solver = pyo.SolverFactory(optimizer)
         given = (limits.gap, limits.nodes, limits.threads, limits.seed)
         family = optimizer.partition("_")[0]
         names = OPTIONS.get(family, (None,) * 4)
         chosen = {name: value for name, value in zip(names, given, strict=True) if name and value is not None}
-        options = ALWAYS.get(family, {}) | chosen
         seconds = {"timelimit": limits.seconds} if math.isfinite(limits.seconds) else {}
-        results = solver.solve(self._model, options=options, tee=limits.verbose, load_solutions=False, **seconds)
+        results = solver.solve(self._model, options=chosen, tee=limits.verbose, load_solutions=False, **seconds)
         status = str(results.solver.termination_condition)
         values = None
         if len(results.solution):

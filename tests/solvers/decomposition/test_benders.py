@@ -122,7 +122,7 @@ def test_refusals_name_the_reason():
 
 
 def test_a_bound_above_the_objective_ends_the_run():
-    """HiGHS 1.16 reported 172 as optimum and bound where its solution was worth 199; the other way round is an error."""
+    """HiGHS 1.16 gave 172 as optimum and bound where its solution cost 199: the other way round is an error."""
     X, y = drawn()
     run = Incumbent(TreeProblem(X, y, 2, "axis", loss="zero_one"))
     list(run.take(run.problem.best_constant(), "constant"))
