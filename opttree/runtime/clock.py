@@ -68,7 +68,8 @@ class _Announcement(event.Listener):
 
     def on_start(self, event: event.Event) -> None:
         module = event.data["dispatcher"].py_func.__module__ or ""
-        if self.said or not module.startswith("opttree."):
+        own = module.startswith("opttree.") and not module.startswith("opttree.statement.")  # losses take a second
+        if self.said or not own:
             return
         self.said = True
         sentence = f"opttree compiles its kernels, once per machine and version: about {ABOUT} s"

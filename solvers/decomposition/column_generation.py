@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
+from opttree.problems.exact.leaves import fit_exact_leaves
 from opttree.problems.mip import MIPTreeProblem, TooLargeError
 from opttree.problems.mip.paths import Nested, Paths, has_limits
 from opttree.runtime.clock import seconds_left
@@ -260,6 +261,12 @@ class _Run(Incumbent):
         self.info = {"columns": 0.0, "rounds": 0.0}
         self.words = f" Candidate splits: {self.stated.candidate_text}."
         self.ending: Any = None  # the program at the end, while it runs
+
+    def fitted(self, tree: Tree | None) -> Tree | None:
+        """A tree with the best leaves; linear ones as columns have them, which are not clipped."""
+        if tree is not None and self.problem.leaves == "linear":
+            return fit_exact_leaves(self.problem, tree)
+        return super().fitted(tree)
 
     def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
         """Trees to begin with, paths and master."""

@@ -85,7 +85,8 @@ def test_solvers_take_as_many_kinds_of_problems_as_ever():
     for solver, names in TAKEN.items():
         kinds.setdefault(type(solver).__name__, len(names))
     assert kinds == {
-        "Bagging": 28, "BlockBounds": 6, "BranchAndBound": 6, "CartInit": 28, "Chain": 28, "ClusterInit": 18,
+        "Bagging": 28, "Benders": 2, "BlockBounds": 6, "BranchAndBound": 6, "CPSAT": 2, "CartInit": 28, "Chain": 28,
+        "ClusterInit": 18, "ColumnGeneration": 8, "MonotoneDP": 3,
         "DTSemNet": 11,
         "Distilled": 12, "ExactInit": 23, "GET": 11, "GradTree": 7, "GreedyInit": 11, "HRT": 1, "HingeInit": 18,
         "Lagrangian": 6, "LocalSearch": 9, "MIP": 8, "MultiStart": 28, "NODEC": 11, "NeymanPearson": 0, "ORRT": 10,

@@ -21,8 +21,8 @@ from tilting import Tilting  # noqa: E402
 sys.path.pop(0)
 
 
-def test_there_are_six():
-    assert len(NOTEBOOKS) == 6
+def test_there_are_seven():
+    assert len(NOTEBOOKS) == 7
 
 
 SHORT = ("write_your_own_solver.ipynb",)  # the others are run by `make long`
