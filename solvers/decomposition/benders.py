@@ -101,10 +101,10 @@ class Benders(Solver):
     distinct row and answer, and the flows are cuts, found from the leaves up in O(rows x branches).
 
     For 0/1 loss and costs of actions, axis-aligned splits, limits that add up over answers, and limits on splits. Its
-    linear program has the value of that of "flow" (of the same splits, mirror images left out, and without the errors of
-    equal rows of several classes, which no tree can save), 0 or nearly so: "subtree" rows (see `MIPTreeProblem`) lift the
-    bound to the optimum without side constraints. SCIP and Gurobi get cuts while they run; HiGHS has no such door and
-    solves one program after another: a round each.
+    linear program is as weak as that of "flow", of value 0 or nearly so (a little less weak: mirror images of splits
+    are left out, and the errors of equal rows of several classes, which no tree can save, are counted from the start).
+    "subtree" rows (see `MIPTreeProblem`) lift the bound to the optimum without side constraints. SCIP and Gurobi get
+    cuts while they run; HiGHS has no such door and solves one program after another: a round each.
 
     ``step.info`` holds the numbers of "cuts", and of "rounds" with HiGHS.
 
