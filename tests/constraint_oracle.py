@@ -34,7 +34,7 @@ from solvers import CPSAT, MIP, Benders, ColumnGeneration, Lagrangian, MonotoneD
 
 KINDS = (MaxSplits, MaxFeatures, MinLeaf, FeatureCost, Monotone, ForbidSplit, RequireSplit, MaxDifference, SameLeaf,
          DifferentLeaf, MaxShare, MinPerGroup, PathCost, AnswerLimit)  # fmt: skip
-FORMS = {form: MIP(form, threads=1) for form in ("hyperflow", "flow", "big-m")} | {
+FORMS = {form: MIP(form, threads=1) for form in ("hyperflow", "flow", "big-m", "cut", "cut-w", "binoct")} | {
     "Lagrangian": Lagrangian(),
     "columns": ColumnGeneration(),
     "intervals": MonotoneDP(),

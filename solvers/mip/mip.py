@@ -78,7 +78,7 @@ class MIP(Solver):
 
     respects = (Constraint,)
     needs = ()  # `MIPTreeProblem` says which losses its formulations take
-    formulation: Literal["auto", "hyperflow", "flow", "big-m"] = option(
+    formulation: Literal["auto", "hyperflow", "flow", "big-m", "cut", "cut-w", "binoct"] = option(
         "auto",
         """See `MIPTreeProblem`. "auto": "hyperflow"; where that does not state the side constraints, and with functions
         of the model among them, "flow", or "big-m" for oblique splits.""",

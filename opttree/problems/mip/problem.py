@@ -14,7 +14,7 @@ from opttree.problems.exact.leaves import fit_exact_leaves, leaves_in_range
 from opttree.problems.mip.candidates import with_margin
 from opttree.problems.mip.files import labels, read_values, write_start
 from opttree.problems.mip.hypergraph import subtree_bounds
-from opttree.problems.mip.statement import Formulation, MIPStatement
+from opttree.problems.mip.statement import COMPARED, Formulation, MIPStatement
 from opttree.runtime.files import whole_file
 from opttree.runtime.interrupts import in_background
 from opttree.statement.joint_leaves import NoAnswersError
@@ -112,6 +112,10 @@ class MIPTreeProblem(MIPStatement):
 
             return (yield from Hyperflow.prepare(self, complete))
         yield
+        if self.formulation in COMPARED:
+            from opttree.problems.mip.compared import BinOCT, Sinks
+
+            return (yield from in_background(lambda: (BinOCT if self.formulation == "binoct" else Sinks)(self)))
         subtrees = None
         if self.subtree_rows and self.problem.splits == "axis" and self.problem.leaves == "constant":
             subtrees = yield from subtree_bounds(self.problem, self.candidates)

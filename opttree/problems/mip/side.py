@@ -39,7 +39,8 @@ class Side:
     """The side constraints of ``problem`` on a model of the complete ``tree``.
 
     ``splits(t)``: 1 if branch t splits; ``on(t, j)``: 1 if it may split on feature j, or at least the size of its
-    weight there; ``at(i, l)``: 1 if row i is at leaf l; ``count(l)``: the number of rows there.
+    weight there; ``at(i, l)``: 1 if row i is at leaf l; ``count(l)``: the number of rows there, None where levels do
+    not matter.
     """
 
     problem: TreeProblem
@@ -48,7 +49,7 @@ class Side:
     splits: Callable[[int], Expression]
     on: Callable[[int, int], Expression]
     at: Callable[[int, int], Expression]
-    count: Callable[[int], Expression]
+    count: Callable[[int], Expression] | None
 
     def add(self, model: Any, leaves: Leaves) -> None:
         """Add the constraints to ``model``, which has its leaves."""
@@ -58,7 +59,7 @@ class Side:
         if not self.tree.n_branches:
             self._without_splits(model, leaves)
             return
-        if any(isinstance(c, (ForbidSplit, RequireSplit)) for c in self.problem.constraints):
+        if self.count is not None and any(isinstance(c, (ForbidSplit, RequireSplit)) for c in self.problem.constraints):
             self._live(model)
         kinds = {type(c) for c in self.problem.constraints}
         if kinds & {MaxFeatures, FeatureCost}:
@@ -138,6 +139,7 @@ class Side:
 
     def _live(self, model: Any) -> None:
         """A branch that splits has rows on both sides, so that its level is that of the tree without dead branches."""
+        assert self.count is not None
         for t in range(self.tree.n_branches):
             for child in (2 * t + 1, 2 * t + 2):
                 model.side.add(pyo.quicksum(self.count(leaf) for leaf in self.tree.below(child)) >= self.splits(t))

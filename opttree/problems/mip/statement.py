@@ -26,11 +26,13 @@ from opttree.statement.constraints import (
     PathCost,
     RequireSplit,
     SameLeaf,
+    picks,
 )
 from opttree.statement.penalties import L1, L2, SplitPrice
 from opttree.statement.problem import TreeProblem
 
 LEAST_MARGIN = 1e-5
+COMPARED = ("cut", "cut-w", "binoct")
 STATED = (
     AnswerLimit,
     DifferentLeaf,
@@ -76,12 +78,13 @@ class MIPStatement(Checked):
         (`TreeProblem.price_per_split`), `L1` on linear leaves (`L2` as well in hyperflow), ``min_leaf``, weights, side
         constraints."""
     )
-    formulation: Literal["hyperflow", "flow", "big-m"] = option(
+    formulation: Literal["hyperflow", "flow", "big-m", "cut", "cut-w", "binoct"] = option(
         "hyperflow",
         """"hyperflow": a dynamic program over sets of rows as a linear program, see `Hyperflow`; axis-aligned splits,
         or oblique ones of two features. By far the fastest to a proof. "flow": one binary per node and candidate split;
         rows flow through the tree, grouped if no candidate separates them; axis-aligned splits. See `Flow`. "big-m":
-        Bertsimas and Dunn's (ORT, ORT-H, ORT-L, ORT-LH, OCT, OCT-H). See `BigM`.""",
+        Bertsimas and Dunn's (ORT, ORT-H, ORT-L, ORT-LH, OCT, OCT-H). See `BigM`. For comparison, under 0/1 loss and
+        costs of actions: "cut" and "cut-w", "flow" without its flows, see `Sinks`; "binoct", see `BinOCT`.""",
     )
     n_thresholds: int | Literal["all"] = option(
         "all",
@@ -165,6 +168,8 @@ class MIPStatement(Checked):
             return "the log loss is neither linear nor quadratic in the leaves; use objective='outer', or hyperflow"
         if not hyper and linear and problem.strength(L2, "leaves"):
             return "HiGHS takes no quadratic objectives with integer variables; use L1 on the leaves, or hyperflow"
+        if self.formulation in COMPARED and (reason := self._compared_refusal()) is not None:
+            return reason
         if problem.splits == "oblique" and self.formulation == "flow":
             return "oblique splits have no thresholds; use big-m, or hyperflow for two features"
         if problem.splits == "oblique" and hyper and problem.n_features != 2:
@@ -186,6 +191,22 @@ class MIPStatement(Checked):
             if not isinstance(c, STATED):
                 return f"{c!r} has no linear form here; a function of the model can state it"
         return None
+
+    def _compared_refusal(self) -> str | None:
+        """Why a formulation that is here for comparison cannot express the problem."""
+        problem, name = self.problem, self.formulation
+        if not picks(problem) or problem.splits != "axis" or problem.leaves != "constant":
+            return f"{name!r} is for 0/1 loss and costs of actions, axis-aligned splits and constant leaves; use flow"
+        if problem.min_leaf > 1:
+            return f"{name!r} does not count the rows of leaves, and min_leaf is {problem.min_leaf}; use flow"
+        for c in problem.constraints:
+            if not isinstance(c, (MaxSplits, MaxFeatures, FeatureCost)) and not self._forbids_everywhere(c):
+                return f"{name!r} has no rows for {c!r}; use flow"
+        return f"{name!r} takes no functions of the model; use flow" if self.extensions else None
+
+    @staticmethod
+    def _forbids_everywhere(c: Constraint) -> bool:
+        return isinstance(c, ForbidSplit) and c.where is None
 
     @property
     def extensions(self) -> tuple[Any, ...]:
