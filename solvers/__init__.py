@@ -48,6 +48,7 @@ if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools
     from solvers.core.combinators import Chain as Chain, MultiStart as MultiStart
     from solvers.decomposition.benders import Benders as Benders
     from solvers.decomposition.column_generation import ColumnGeneration as ColumnGeneration
+    from solvers.decomposition.shatter import SOCT as SOCT
     from solvers.ensembles.bagging import Bagging as Bagging
     from solvers.ensembles.boosting import Boosting as Boosting
     from solvers.ensembles.distilled import Distilled as Distilled

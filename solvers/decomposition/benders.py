@@ -198,72 +198,52 @@ class Benders(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The start, then the trees of the optimizer, with its bounds."""
-        run = _Run(self, problem, int(rng.integers(2**31 - 1)) if self.seed is None else self.seed)
-        try:
-            yield from run.begin(start, rng)
-            yield from run.solve()
-        except LastCall:
-            run.stop()
-            for _step in run.news():
-                pass
-            if (last := run.step("cuts")) is not None:
-                yield last
-            return Verdict(Termination.TIME_LIMIT, run.words)
-        finally:
-            run.stop()
-        yield run.step("end")
-        return run.verdict()
+        seed = int(rng.integers(2**31 - 1)) if self.seed is None else self.seed
+        return (yield from _Run(self, problem, seed).steps(start, rng))
 
 
-class _Run(Incumbent):
-    """A run: incumbent, bound, the program and its cuts."""
+class Loop(Incumbent):
+    """A run of a program whose rows are found as points violate them: incumbent, bound, the program and its cuts."""
 
-    def __init__(self, options: Benders, problem: TreeProblem, seed: int) -> None:
+    program: Any
+    rows: dict[str, Any]
+    unit: float
+
+    def __init__(self, options: Any, problem: TreeProblem, seed: int) -> None:
         super().__init__(problem, options.gap)
-        self.options, self.seed, self.stated = options, seed, options.stated(problem)
-        self.separators = [c for c in options.cuts if not isinstance(c, str)]
-        self.words = f" Candidate splits: {self.stated.candidate_text}."
+        self.options, self.seed = options, seed
         self.info = {"cuts": 0.0}
         self.running: Any = None
         self.careful = False
 
-    def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
-        """Trees to begin with, the program, and its rows of subtrees."""
-        problem, given = self.problem, []
-        yield from self.take(problem.best_constant(), "constant")
-        free = problem.restated(constraints=())
-        if start is not None:
-            given.append((start, "start"))
-        if problem.depth:
-            given.append((CartInit().build(free, rng), "CART"))
-        for tree, phase in given:
-            if (snapped := self.stated.snap(as_tree(tree))) is not None:
-                yield from self.take(snapped, phase)
-        init = LocalSearch(n_starts=1) if self.options.init == "auto" else self.options.init
-        if isinstance(init, Solver) and init.refusal(problem) is None and problem.depth:
-            for step in init.steps(problem, self.tree, rng):
-                if step is not None and (snapped := self.stated.snap(as_tree(step.tree))) is not None:
-                    yield from self.take(snapped, "start")
-                yield None
-        candidates = self.stated.candidates
-        if not any(isinstance(c, (ForbidSplit, MaxFeatures, FeatureCost)) for c in problem.constraints):
-            candidates = candidates.distinct()
-        self.program = yield from in_background(lambda: CutProgram(problem, candidates))
-        self.unit = float(self.program.saved.max(initial=0.0)) or 1.0
-        self.rows = yield from in_background(lambda: self.program.rows(self.unit))
-        if "subtree" in self.options.cuts and self.program.tree.n_branches:
-            found = yield from subtree_bounds(problem, candidates)
-            if found is not None:
-                least, leaf = found
-                root = np.where(np.isfinite(least), least, 0.0) - leaf
-                cost = self.rows["col_cost_"] * self.unit  # cost + offset >= leaf + root @ split[0]
-                row = -cost
-                row[: len(root)] += root
-                self.append([Cut(np.flatnonzero(row), row[np.flatnonzero(row)] / self.unit, self._less(leaf))])
+    def steps(self, start: Tree | None, rng: Rng) -> Steps:
+        """The start, then the trees of the optimizer, with its bounds."""
+        try:
+            yield from self.begin(start, rng)
+            yield from self.solve()
+        except LastCall:
+            self.stop()
+            for _step in self.news():
+                pass
+            if (last := self.step("cuts")) is not None:
+                yield last
+            return Verdict(Termination.TIME_LIMIT, self.words)
+        finally:
+            self.stop()
+        yield self.step("end")
+        return self.verdict()
 
-    def _less(self, leaf: float) -> float:
-        """What a row of subtrees is at most; without what rounding may add to a bound."""
-        return (self.program.offset - leaf + 1e-9 * self.leaf) / self.unit
+    def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
+        """Trees to begin with, the program, its rows and their unit."""
+        raise NotImplementedError
+
+    def violated(self, point: Floats, fractional: bool) -> Iterator[Cut]:
+        """Rows that a point violates."""
+        raise NotImplementedError
+
+    def start(self, n_columns: int) -> Floats | None:
+        """The incumbent as a point, or None."""
+        raise NotImplementedError
 
     def append(self, cuts: list[Cut]) -> None:
         """Add rows to the program."""
@@ -285,15 +265,6 @@ class _Run(Incumbent):
             "row_upper_": np.append(rows["row_upper_"], [cut.upper for cut in cuts]),
             "matrix": (matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data),
         }
-
-    def violated(self, point: Floats, fractional: bool) -> Iterator[Cut]:
-        """Rows that a point violates."""
-        point = point[: self.program.n_columns]
-        yield from self.program.min_cuts(point, MOST_CUTS, NEW_FRACTIONAL if fractional else NEW_CUT)
-        for separator in self.separators:
-            for cut in separator.cuts(self.program, point, fractional):
-                if cut.violation(point) > NEW_CUT:
-                    yield cut
 
     def solve(self) -> Generator[Step | None, Any, None]:
         """Solve the program; with HiGHS, one after another until a solution violates no row."""
@@ -341,7 +312,7 @@ class _Run(Incumbent):
             0.5 * self.gap, seconds_left(), None, self.options.threads, self.seed, self.options.verbose, self.careful
         )
         fresh = self.tree is None or linear or self.careful
-        start = None if fresh else self._start(rows["n_columns"])
+        start = None if fresh else self.start(rows["n_columns"])
         self.linear = linear
         if lazy is None:
             self.running = Run(compiled, limits, start)
@@ -357,14 +328,6 @@ class _Run(Incumbent):
         if values is not None and not linear:
             yield from self.take(self.program.chosen(values), "cuts")
         return status, values
-
-    def _start(self, n_columns: int) -> Floats | None:
-        assert self.tree is not None
-        snapped = self.program.candidates.nearest(self.tree, self.problem.X)
-        point = self.program.encode(self.problem.fit_leaves(self.problem.live(snapped)))
-        if point is None or n_columns > len(point):  # without the variables of features
-            return None
-        return point
 
     def _raise(self, bound: float | None) -> None:
         if bound is not None:
@@ -392,9 +355,77 @@ class _Run(Incumbent):
 class _Asked:
     """What an optimizer asks for rows."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: Loop) -> None:
         self.run = run
 
     def cuts(self, point: Floats, fractional: bool) -> Iterable[Cut]:
         """Rows that a point violates."""
         return self.run.violated(point, fractional)
+
+
+class _Run(Loop):
+    """A run: the program and its minimum cuts, rows of subtrees and separators."""
+
+    program: CutProgram
+
+    def __init__(self, options: Benders, problem: TreeProblem, seed: int) -> None:
+        super().__init__(options, problem, seed)
+        self.stated = options.stated(problem)
+        self.separators = [c for c in options.cuts if not isinstance(c, str)]
+        self.words = f" Candidate splits: {self.stated.candidate_text}."
+
+    def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
+        """Trees to begin with, the program, and its rows of subtrees."""
+        problem, given = self.problem, []
+        yield from self.take(problem.best_constant(), "constant")
+        free = problem.restated(constraints=())
+        if start is not None:
+            given.append((start, "start"))
+        if problem.depth:
+            given.append((CartInit().build(free, rng), "CART"))
+        for tree, phase in given:
+            if (snapped := self.stated.snap(as_tree(tree))) is not None:
+                yield from self.take(snapped, phase)
+        init = LocalSearch(n_starts=1) if self.options.init == "auto" else self.options.init
+        if isinstance(init, Solver) and init.refusal(problem) is None and problem.depth:
+            for step in init.steps(problem, self.tree, rng):
+                if step is not None and (snapped := self.stated.snap(as_tree(step.tree))) is not None:
+                    yield from self.take(snapped, "start")
+                yield None
+        candidates = self.stated.candidates
+        if not any(isinstance(c, (ForbidSplit, MaxFeatures, FeatureCost)) for c in problem.constraints):
+            candidates = candidates.distinct()
+        self.program = yield from in_background(lambda: CutProgram(problem, candidates))
+        self.unit = float(self.program.saved.max(initial=0.0)) or 1.0
+        self.rows = yield from in_background(lambda: self.program.rows(self.unit))
+        if "subtree" in self.options.cuts and self.program.tree.n_branches:
+            found = yield from subtree_bounds(problem, candidates)
+            if found is not None:
+                least, leaf = found
+                root = np.where(np.isfinite(least), least, 0.0) - leaf
+                cost = self.rows["col_cost_"] * self.unit  # cost + offset >= leaf + root @ split[0]
+                row = -cost
+                row[: len(root)] += root
+                self.append([Cut(np.flatnonzero(row), row[np.flatnonzero(row)] / self.unit, self._less(leaf))])
+
+    def _less(self, leaf: float) -> float:
+        """What a row of subtrees is at most; without what rounding may add to a bound."""
+        return (self.program.offset - leaf + 1e-9 * self.leaf) / self.unit
+
+    def violated(self, point: Floats, fractional: bool) -> Iterator[Cut]:
+        """Rows that a point violates."""
+        point = point[: self.program.n_columns]
+        yield from self.program.min_cuts(point, MOST_CUTS, NEW_FRACTIONAL if fractional else NEW_CUT)
+        for separator in self.separators:
+            for cut in separator.cuts(self.program, point, fractional):
+                if cut.violation(point) > NEW_CUT:
+                    yield cut
+
+    def start(self, n_columns: int) -> Floats | None:
+        """The incumbent as a point, or None."""
+        assert self.tree is not None
+        snapped = self.program.candidates.nearest(self.tree, self.problem.X)
+        point = self.program.encode(self.problem.fit_leaves(self.problem.live(snapped)))
+        if point is None or n_columns > len(point):  # without the variables of features
+            return None
+        return point
