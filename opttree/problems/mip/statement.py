@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from opttree.model.tree import Tree
 from opttree.problems.exact.problem import refusal_of_sums
@@ -33,6 +33,29 @@ from opttree.statement.problem import TreeProblem
 
 LEAST_MARGIN = 1e-5
 COMPARED = ("cut", "cut-w", "binoct")
+CARDS = {  # when all vertices of the linear program are trees, and its value
+    "hyperflow": ("without further rows", "the optimum without further rows"),
+    "flow": ("the splits and answers are whole", "0 or nearly so without rows of subtrees"),
+    "big-m": ("never without branching", "0 without rows of subtrees"),
+    "cut": ("the splits and answers are whole", "that of flow"),
+    "cut-w": ("the splits and answers are whole", "at most that of flow"),
+    "binoct": ("never without branching", "0 but for errors that no tree can save"),
+}
+
+
+class Card(NamedTuple):
+    """What a formulation of a problem is: numbers of its variables, of those that are whole, and of its rows; when all
+    vertices of its linear program are trees; the value of that.
+    """
+
+    formulation: str
+    variables: int
+    whole: int
+    rows: int
+    integral_when: str
+    linear_value: str
+
+
 STATED = (
     AnswerLimit,
     DifferentLeaf,
