@@ -200,7 +200,7 @@ def _leave(thread: threading.Thread) -> None:
             frame = sys._current_frames().get(thread.ident)
             while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] not in DELICATE:
                 frame = frame.f_back
-            if frame is None:
+            if frame is None and thread.is_alive():  # else its number may be another's by now
                 raise_in(ctypes.py_object(_Left))
                 thread.join(POLL)  # retried if the exception was lost, as in a callback
                 if thread.is_alive():

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 from numpy import ptp
 
 from opttree.model.tree import Tree
+from opttree.runtime.clock import seconds_left
 from opttree.statement import TreeProblem
 from opttree.statement.joint_leaves import NoAnswersError
-from solvers.core.base import Step
+from solvers.core.base import LastCall, Step
 from solvers.core.result import SolverError, Termination, Verdict
 
 CLOSE = 1e-9  # relative, of a bound and an objective that are the same
 NOTHING = 1e-12  # of one leaf's objective: what rounding leaves of a loss of 0
+LOST = 1e-3  # of an objective: the most that tolerances may be in a proof
 DISAGREE = 1e-5  # relative, of a bound that is wrong and not rounded
 WHOLE = 1e-5  # errors of rows of equal weight are whole numbers, to this
 
@@ -31,6 +34,7 @@ class Incumbent:
         equal = problem.loss_function.form == "errors" and float(ptp(problem.w)) == 0.0
         self.whole = float(problem.w[0]) if equal and not problem.price_per_split else 0.0
         self.infeasible = False
+        self.slack = 0.0  # what an optimizer's tolerances may add to a bound
         self.info: dict[str, float] = {}
         self.words = ""
 
@@ -39,23 +43,39 @@ class Incumbent:
         """Whether a gap is left."""
         if math.isinf(self.objective):
             return not self.infeasible
-        return self.objective - self.bound > self.gap * abs(self.objective) + NOTHING * self.leaf
+        within = self.gap * abs(self.objective) + NOTHING * self.leaf
+        if self.slack <= LOST * abs(self.objective):
+            within += 2.0 * self.slack
+        return self.objective - self.bound > within
 
     def step(self, phase: str) -> Step | None:
         """The incumbent and the bound; None while there is no tree."""
         if self.tree is None:
             return None
-        if self.bound - self.objective > DISAGREE * (abs(self.objective) + self.leaf):
+        if self.bound - self.objective > DISAGREE * (abs(self.objective) + self.leaf) + 2.0 * self.slack:
             values = f"{self.bound:.9g} is above {self.objective:.9g}, of a tree"
             raise SolverError(f"bound and objective disagree: {values}")
         return Step(self.tree, self.objective, min(self.bound, self.objective), phase, info=dict(self.info))
 
     def raise_bound(self, bound: float, lost: float = 0.0) -> None:
         """Take a proved bound, less what rounding may have added, if it is better."""
+        if not math.isfinite(bound):
+            return
         bound -= lost
         if self.whole:
             bound = self.whole * math.ceil(bound / self.whole - WHOLE)
         self.bound = max(self.bound, bound)
+
+    def in_time(self, work: Generator[Step | None, Any, Any]) -> Generator[Step | None, Any, Any]:
+        """Run ``work``; without a tree nobody else ends it at the time limit."""
+        while True:
+            try:
+                step = next(work)
+            except StopIteration as stop:
+                return stop.value
+            yield step
+            if self.tree is None and seconds_left() <= 0.0:
+                raise LastCall
 
     def fitted(self, tree: Tree | None) -> Tree | None:
         """A tree with the best leaves within the limits, or None."""
@@ -78,4 +98,6 @@ class Incumbent:
         """Why a run that came to its end ended."""
         if self.tree is None:
             return Verdict(Termination.INFEASIBLE if self.infeasible else Termination.STALLED, self.words)
+        if self.open and self.objective - self.bound <= self.gap * abs(self.objective) + 3.0 * self.slack:
+            self.words += " What is left of the gap is within the optimizer's tolerances."
         return Verdict(Termination.STALLED if self.open else Termination.OPTIMAL, self.words)

@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 MOST_CUTS = 150  # of one point
 NEW_CUT, NEW_FRACTIONAL = 1e-6, 0.05  # least violation of a cut at a solution, at another point
 LINEAR_ROUNDS = 30  # of cuts before HiGHS's first program
-TOLERANCE = 1e-6  # of optimizers, relative to one leaf's objective
+TOLERANCE, ROUNDING = 1e-6, 1e-15  # of optimizers, in units of the dearest row, and relative to all costs
 
 
 @runtime_checkable
@@ -75,7 +75,7 @@ class Separator(Protocol):
     """
 
     def cuts(self, program: CutProgram, point: Floats, fractional: bool) -> Iterable[Cut]:
-        """Rows that a point violates and some best tree satisfies.
+        """Rows that a point violates, and that a best tree satisfies.
 
         Parameters
         ----------
@@ -103,8 +103,8 @@ class Benders(Solver):
     For 0/1 loss and costs of actions, axis-aligned splits, limits that add up over answers, and limits on splits. Its
     linear program is as weak as that of "flow", of value 0 or nearly so (a little less weak: mirror images of splits
     are left out, and the errors of equal rows of several classes, which no tree can save, are counted from the start).
-    "subtree" rows (see `MIPTreeProblem`) lift the bound to the optimum without side constraints. SCIP and Gurobi get
-    cuts while they run; HiGHS has no such door and solves one program after another: a round each.
+    "subtree" rows, where the dynamic program ends in a tenth of the time, lift the bound to the optimum without side
+    constraints. SCIP and Gurobi get cuts while they run; HiGHS takes none then, and solves one program after another.
 
     ``step.info`` holds the numbers of "cuts", and of "rounds" with HiGHS.
 
@@ -149,7 +149,9 @@ class Benders(Solver):
     )
     n_thresholds: int | Literal["all"] = option("all", "See `MIPTreeProblem`.", least=1)
     threads: int | None = option(None, "Threads of the optimizer, >= 1; None: it decides.", least=1)
-    seed: int | None = option(None, "Of the optimizer, >= 0; None: by the ``random_state`` of `solve`.", least=0)
+    seed: int | None = option(
+        None, "Of the optimizer, >= 0; None: by the ``random_state`` of `solve`.", least=0, most=2**31 - 1
+    )
     gap: float = option(1e-6, "Relative gap that counts as proved.", least=0, below=1)
     verbose: bool = option(False, "Whether to print the log of the optimizer.")
 
@@ -219,8 +221,9 @@ class Loop(Incumbent):
     def steps(self, start: Tree | None, rng: Rng) -> Steps:
         """The start, then the trees of the optimizer, with its bounds."""
         try:
-            yield from self.begin(start, rng)
-            yield from self.solve()
+            yield from self.in_time(self.begin(start, rng))
+            self.slack = TOLERANCE * self.unit + ROUNDING * self.program.offset
+            yield from self.in_time(self.solve())
         except LastCall:
             self.stop()
             for _step in self.news():
@@ -331,7 +334,7 @@ class Loop(Incumbent):
 
     def _raise(self, bound: float | None) -> None:
         if bound is not None:
-            self.raise_bound(bound, 0.5 * self.gap * abs(bound) + TOLERANCE * self.leaf * (0.0 if self.whole else 1e-3))
+            self.raise_bound(bound, 0.5 * self.gap * abs(bound) + self.slack)
 
     def news(self) -> Generator[Step | None, Any, None]:
         """Take incumbents and bounds."""

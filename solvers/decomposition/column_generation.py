@@ -111,11 +111,11 @@ class ColumnGeneration(Solver):
     The master has a variable for each split of each branch and a column for each path, whose cost is that of its leaf,
     or of the best subtree below it: any loss that "hyperflow" takes. Two families of rows: the paths through a branch
     choose the split that the branch does; and, with ``cover``, every distinct row is on one path. Without cover rows
-    the bound is weak; with them it was the optimum on all data sets of the table in the notes. All paths are priced, so
-    that each round gives a bound.
+    the bound is weak; with them it was the optimum on all data sets named in the notes. All paths are priced, so that
+    each round gives a bound.
 
-    A gap that is left is closed by the program of all columns whose reduced cost is within it (price and branch): a
-    proof where every path of the columns has one subtree, that is, without limits on answers or with leaf columns.
+    A gap that is left is closed by the program of all columns whose reduced cost is within it (price and branch). With
+    limits on answers that is a proof for leaf columns alone: of a path with subtrees only the cheapest one is a column.
 
     ``step.info`` holds the numbers of "columns" and "rounds", and the "lp_bound".
 
@@ -201,6 +201,8 @@ class ColumnGeneration(Solver):
                 return f"{c!r} orders leaves; columns are for limits that add up over rows"
             if isinstance(c, LeafConstraint) and not picks(problem):
                 return f"its loss is {problem.loss!r}, and limits on answers are for 0/1 loss and costs of actions here"
+            if isinstance(c, BY_SPLITS) and self.levels_below(problem):
+                return f"{c!r} counts splits, which are hidden in deeper columns; use columns='leaf'"
         try:
             self.stated(problem)
         except ValueError as error:
@@ -233,10 +235,10 @@ class ColumnGeneration(Solver):
         """The trees of the master, with the bounds of its duals, and those of the program at the end."""
         run = _Run(self, problem)
         try:
-            yield from run.begin(start, rng)
-            yield from run.price()
+            yield from run.in_time(run.begin(start, rng))
+            yield from run.in_time(run.price())
             if run.open and self.enumerate and not run.infeasible:
-                yield from run.branch()
+                yield from run.in_time(run.branch())
         except TooLargeError as error:
             yield run.step("columns")
             return Verdict(Termination.TOO_LARGE, f" ({error}.)")
@@ -294,15 +296,13 @@ class _Run(Incumbent):
         if not any(isinstance(c, (ForbidSplit, RequireSplit, MaxFeatures, FeatureCost)) for c in problem.constraints):
             candidates = candidates.distinct()
         below = self.options.levels_below(problem)
-        if below and any(isinstance(c, BY_SPLITS) for c in problem.constraints):
-            raise TooLargeError("limits on splits need leaf columns")
         stated = problem.restated(
             constraints=tuple(c for c in problem.constraints if not isinstance(c, LeafConstraint))
         )
         self.paths = yield from Paths.prepare(
             stated, candidates, problem.depth - below, complete=self.limits is not None
         )
-        self.master = Master(self.paths, self.limits, self.options.cover, self.leaf)
+        self.master = yield from in_background(lambda: Master(self.paths, self.limits, self.options.cover, self.leaf))
         for tree in found:
             chosen = self.paths.choices_of(candidates.nearest(tree, problem.X))
             if chosen is not None:
@@ -316,11 +316,10 @@ class _Run(Incumbent):
         while True:
             yield from in_background(lambda: master.solve(seconds_left()))
             if master.duals is None:  # its time is up, or it failed
-                yield None
-                if seconds_left() > 0.0:
-                    self.words += f" The master ended early: {master.status}."
-                    return
-                continue
+                if seconds_left() <= 0.0:
+                    raise LastCall
+                self.words += f" The master ended early: {master.status}."
+                return
             self.info |= {"columns": float(master.n_columns), "rounds": self.info["rounds"] + 1.0}
             yield from self.take(self.tree_of(master.most_used()), "columns")
             if own is not None and master.add(master.negative(list(own.price(self.paths, master.duals)))):
@@ -328,11 +327,11 @@ class _Run(Incumbent):
             columns, value = yield from in_background(master.priced)
             best = max(best, value)
             self.raise_bound(value * master.unit, ROUNDING * (abs(value) * master.unit + self.leaf))
-            self.info["lp_bound"] = best * master.unit
-            yield self.step("columns")
             if value > master.most and not master.is_kept:
                 self.infeasible, self.bound = True, math.inf
                 return
+            self.info["lp_bound"] = best * master.unit
+            yield self.step("columns")
             if not self.open and not self.options.whole_master:
                 return
             if not master.add(columns) and (master.is_kept or not master.raise_penalty()):
@@ -354,6 +353,8 @@ class _Run(Incumbent):
         if self.limits is not None and self.paths.top < self.problem.depth:
             self.words += " Subtrees beside limits on answers are not enumerated."
             return
+        if self.master.duals is None:
+            return
         upper = self.objective
         room = math.inf if math.isinf(upper) else upper - self.master.value * self.master.unit
         program, kept = self.master.within(room / self.master.unit)
@@ -372,8 +373,6 @@ class _Run(Incumbent):
             self.words += " All columns within the gap were enumerated."
         elif status == "Infeasible" and self.tree is None:
             self.infeasible, self.bound = True, math.inf
-        elif status == "Infeasible":
-            self.bound = self.objective
 
     def _solved(self, program: dict[str, Any]) -> Generator[Step | None, Any, tuple[str, Floats | None, float]]:
         from solvers.mip.highs import Program, Run

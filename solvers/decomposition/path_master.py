@@ -112,7 +112,7 @@ class Master:
         problem, rows, tree = paths.problem, self.rows, paths.tree
         self.price = problem.price_per_split / self.unit * feature_or_split(rows.width)
         worst = 2.0 * leaf if limits is None else float(limits.costs.max(axis=1).sum())
-        self.most = (worst + problem.price_per_split * 2**problem.depth) / self.unit * (1.0 + 1e-6)
+        self.most = (worst + problem.price_per_split * 2**problem.depth) / self.unit * (1.0 + 1e-6) + 1e-3
         if limits is not None:
             table = paths.by_pattern(limits.G.transpose(1, 2, 0))
             self.table = paths.by_pattern(limits.costs) / self.unit, table
@@ -252,7 +252,7 @@ class Master:
                 _c, first = np.unique(last, return_index=True)
                 some = order[np.sort(first)][:PER_SLOT]
             found += [Column(slot, int(path)) for path in some]
-        self.value = max(self.value, value)
+        self.value = value
         return found, value
 
     def _only(self) -> float:

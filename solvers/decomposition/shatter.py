@@ -65,7 +65,9 @@ class SOCT(Solver):
     optimizer: Literal["highs", "scip", "gurobi"] = option("highs", "As `Benders` takes it.")
     init: Solver | None = option(TAO(), "Solver for a start, or None.")
     threads: int | None = option(None, "Threads of the optimizer, >= 1; None: it decides.", least=1)
-    seed: int | None = option(None, "Of the optimizer, >= 0; None: by the ``random_state`` of `solve`.", least=0)
+    seed: int | None = option(
+        None, "Of the optimizer, >= 0; None: by the ``random_state`` of `solve`.", least=0, most=2**31 - 1
+    )
     gap: float = option(1e-6, "Relative gap that counts as proved.", least=0, below=1)
     verbose: bool = option(False, "Whether to print the log of the optimizer.")
 

@@ -124,8 +124,8 @@ class MonotoneDP(Solver):
         """The trees of finer and finer grids with their bounds; for classes there is one."""
         run = _Run(self, problem)
         try:
-            yield from run.begin(start, rng)
-            yield from run.refine()
+            yield from run.in_time(run.begin(start, rng))
+            yield from run.in_time(run.refine())
         except TooLargeError as error:
             if (last := run.step("states")) is not None:
                 yield last

@@ -44,10 +44,11 @@ from solvers.core.result import Termination, Verdict
 from solvers.initial import CartInit
 
 Floats = NDArray[np.float64]
+ROUNDING = 1e-15  # relative, of sums of all costs
 POLL, PATIENCE = 0.02, 0.5  # seconds: between two looks at a run, for one that is asked to stop
 MOST_CLAUSES = 8e6  # literals of the sides of patterns
-MOST_DENOMINATOR, MOST_SCALE, LARGEST = 1_000_000, 10**9, 2**40  # of coefficients as whole numbers
-ROUGH = 10**6  # units of a coefficient that is no fraction of whole numbers
+MOST_DENOMINATOR, MOST_SCALE, LARGEST = 1_000_000, 10**9, 2**60  # of coefficients as whole numbers
+ROUGH = 10**9  # units of a coefficient that is no fraction of whole numbers
 NAMES_FEATURES = (ForbidSplit, RequireSplit, MaxFeatures, FeatureCost, PathCost, Monotone)
 LIVE = (ForbidSplit, RequireSplit)  # speak of levels and of splits that must have rows on both sides
 
@@ -57,9 +58,11 @@ class CPSAT(Solver):
     """Constraint programming: every branch chooses a split, every leaf an answer, and clauses say which rows are right.
 
     For 0/1 loss and costs of actions, axis-aligned splits, and all side constraints, which become clauses and rows.
-    Weights and costs are whole numbers there: ratios of whole numbers below a million are exact; of others the bound is
-    less what rounding may add. Of the generic methods it is the best on tables of a dozen features or two; without side
-    constraints `BranchAndBound` is far quicker. OR-tools is an extra: ``pip install "opttree[cpsat]"``.
+    Weights and costs are whole numbers there: ratios of small whole numbers are exact, others are rounded to nine
+    digits of the largest, and the bound is less what that may add. At depth 2 it proved all of the eleven data sets of
+    `experiments/results/formulations` in 20 s, more than any other method without dynamic programming; without side
+    constraints `BranchAndBound` takes hundredths of a second there. OR-tools is an extra: ``pip install
+    "opttree[cpsat]"``.
 
     ``step.info`` holds the number of "branches" of its search.
 
@@ -93,7 +96,9 @@ class CPSAT(Solver):
 
     n_thresholds: int | Literal["all"] = option("all", "See `MIPTreeProblem`.", least=1)
     threads: int | None = option(None, "Threads, >= 1; None: one for each processor.", least=1)
-    seed: int | None = option(None, "Of CP-SAT, >= 0; None: by the ``random_state`` of `solve`.", least=0)
+    seed: int | None = option(
+        None, "Of CP-SAT, >= 0; None: by the ``random_state`` of `solve`.", least=0, most=2**31 - 1
+    )
     verbose: bool = option(False, "Whether to print its log.")
     gap: float = option(0.0, "Relative gap that counts as proved.", least=0, below=1)
 
@@ -142,8 +147,8 @@ class CPSAT(Solver):
         """CART's tree, then those of CP-SAT, with its bounds."""
         run = _Run(self, problem, int(rng.integers(2**31 - 1)) if self.seed is None else self.seed)
         try:
-            yield from run.begin(start, rng)
-            yield from run.solve()
+            yield from run.in_time(run.begin(start, rng))
+            yield from run.in_time(run.solve())
         except LastCall:
             run.stop()
             for _step in run.news():
@@ -452,9 +457,12 @@ class _Run(Incumbent):
     def solve(self) -> Generator[Step | None, Any, None]:
         """Run CP-SAT and take its news."""
         Thread(target=self._work, daemon=True).start()
+        self.slack = self.model.lost + ROUNDING * self.model.offset
         while not self.done.wait(POLL):
             yield from self.news()
             yield None
+            if not self.open:
+                return
         yield from self.news()
         if self.error is not None:
             raise self.error
@@ -480,7 +488,7 @@ class _Run(Incumbent):
         try:
             self.solver = solver = cp_model.CpSolver()
             options = solver.parameters
-            options.random_seed, options.relative_gap_limit = self.seed, self.options.gap
+            options.random_seed = self.seed
             options.log_search_progress = self.options.verbose
             if math.isfinite(seconds_left()):
                 options.max_time_in_seconds = max(seconds_left(), 0.01)
@@ -504,9 +512,9 @@ class _Run(Incumbent):
             self.info["branches"] = max(self.info["branches"], float(branches))
             if chosen is not None:
                 yield from self.take(self.model.tree_of(chosen), "search")
-            if abs(bound) < LARGEST * MOST_SCALE:
+            if abs(bound) < LARGEST:
                 before = self.bound
-                self.raise_bound(self.model.offset + bound / self.model.scale, self.model.lost + 1e-12 * self.leaf)
+                self.raise_bound(self.model.offset + bound / self.model.scale, self.slack + 1e-12 * self.leaf)
                 if self.bound > before:
                     yield self.step("search")
 
@@ -530,4 +538,4 @@ def as_whole(values: Floats, low: float, high: float) -> tuple[list[int], tuple[
     whole, unit = np.rint(values / most * scale).astype(int), scale / most
     first = -LARGEST if math.isinf(low) else math.ceil(low * unit - slack - 1e-7 * max(1.0, abs(low * unit)))
     last = LARGEST if math.isinf(high) else math.floor(high * unit + slack + 1e-7 * max(1.0, abs(high * unit)))
-    return whole.tolist(), (first, last), unit
+    return whole.tolist(), (max(first, -LARGEST), min(last, LARGEST)), unit

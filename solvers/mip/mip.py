@@ -43,7 +43,7 @@ WHOLE = 1e-2  # of a row's weight, where rows are counted
 
 @dataclass(frozen=True)
 class MIP(Solver):
-    """Solve the problem as a mixed-integer program with HiGHS, with a proved bound.
+    """Solve the problem as a mixed-integer program, by HiGHS unless told otherwise, with a proved bound.
 
     The first step is CART's tree, moved to the nearest candidate splits (or the tree of one leaf, if better), with the
     bound 0; then the start tree, if given, or a short local search. After that, each incumbent of HiGHS, decoded and
@@ -95,7 +95,7 @@ class MIP(Solver):
     gap: float | None = option(
         None,
         """Relative gap that counts as proved, >= 0; None: 1e-6, or 1e-4 for squared and log loss in flow and big-m.
-        Half of it is asked of the optimizer and taken off its bounds: it forgets nodes so near to its best.""",
+        Half of it is asked of the optimizer and taken off its bounds, since it drops nodes that near to its best.""",
         least=0,
     )
     time_limit: float | None = option(
@@ -113,7 +113,9 @@ class MIP(Solver):
         "Threads of HiGHS, >= 1; None: HiGHS decides. Use one number per process: HiGHS keeps its first setting.",
         least=1,
     )
-    seed: int | None = option(None, "Of the optimizer, >= 0; None: by the ``random_state`` of `solve`.", least=0)
+    seed: int | None = option(
+        None, "Of the optimizer, >= 0; None: by the ``random_state`` of `solve`.", least=0, most=2**31 - 1
+    )
     subtree_rows: bool = option(True, "See `MIPTreeProblem`.")
     coef_bound: float = option(10.0, "See `MIPTreeProblem`.", above=0)
     margin: float = option(0.005, "See `MIPTreeProblem`.", least=LEAST_MARGIN)

@@ -234,7 +234,7 @@ def _last_columns(
     """The best last split of each set (and family), if it is better than a leaf."""
     cost = np.full((len(parents), candidates.order.shape[0]), np.inf)
     split = np.full(cost.shape, -1)
-    step = _states_per_chunk(problem)
+    step = max(1, 8 * CHUNK // (problem.n_samples * max(cost.shape[1], 1)))
     if problem.leaves == "linear" and problem.loss_function.form == "absolute":
         step = 1
     data, form = as_kernels_take_it(problem)

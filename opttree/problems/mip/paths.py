@@ -13,13 +13,14 @@ from opttree.model.tree import Tree
 from opttree.problems.mip.candidates import Candidates
 from opttree.problems.mip.complete import Complete
 from opttree.problems.mip.hypergraph import Level, TooLargeError, bits_of, enumerate_levels, permitted, plan
-from opttree.statement.constraints import LeafConstraint, picks
+from opttree.runtime.interrupts import in_background
+from opttree.statement.constraints import DifferentLeaf, ForbidSplit, LeafConstraint, MinPerGroup, SameLeaf, picks
 from opttree.statement.problem import TreeProblem
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Nested = tuple[int, "Nested | None", "Nested | None"]  # a split and what is below it; None is a leaf
-MOST_PATHS = 20_000_000
+MOST_PATHS, MOST_BYTES = 20_000_000, 1e9
 CELLS = 1 << 25  # bits of sets that are unpacked at a time
 
 
@@ -85,9 +86,20 @@ class Paths:
         sides = 2.0**top * float(len(candidates) + 1) ** max(top, 1)
         if sides > MOST_PATHS:
             raise TooLargeError(f"{sides:.3g} paths are too many; fewer thresholds, or deeper subtrees as columns, do")
+        if float(len(candidates)) * problem.n_samples > MOST_BYTES:
+            raise TooLargeError(f"{len(candidates):,} candidate splits of {problem.n_samples:,} rows are too many")
+        kinds = {type(c) for c in problem.constraints}
+        which = "best"  # below the top levels, unless constraints rule out what it keeps
+        if kinds & {SameLeaf, DifferentLeaf, MinPerGroup}:
+            which = "every"
+        elif ForbidSplit in kinds:
+            which = "family"
         every = problem.depth if complete else top
-        levels = yield from enumerate_levels(problem, candidates, "best", top=every, ends=every == problem.depth)
-        return cls(problem, candidates, permitted(levels, problem, candidates), top)
+        levels = yield from enumerate_levels(problem, candidates, which, top=every, ends=every == problem.depth)
+        found: Paths = yield from in_background(
+            lambda: cls(problem, candidates, permitted(levels, problem, candidates), top)
+        )
+        return found
 
     def _enumerated(self) -> tuple[list[NDArray[np.int32]], list[Ints]]:
         """Choices and sets of the paths to every slot."""

@@ -117,7 +117,8 @@ class MIPTreeProblem(MIPStatement):
 
             return (yield from in_background(lambda: (BinOCT if self.formulation == "binoct" else Sinks)(self)))
         subtrees = None
-        if self.subtree_rows and self.problem.splits == "axis" and self.problem.leaves == "constant":
+        squares = self.problem.loss_function.form == "quadratic" and self.objective == "exact"
+        if self.subtree_rows and not squares and self.problem.splits == "axis" and self.problem.leaves == "constant":
             subtrees = yield from subtree_bounds(self.problem, self.candidates)
         if self.formulation == "flow":
             from opttree.problems.mip.flow import Flow

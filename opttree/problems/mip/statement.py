@@ -132,10 +132,10 @@ class MIPStatement(Checked):
     )
     subtree_rows: bool = option(
         True,
-        """For "flow" and "big-m", axis-aligned splits and constant leaves: a row that says what a tree costs at least
-        whose root has each candidate split, by the dynamic program of "hyperflow" without side constraints. It makes
-        the unconstrained optimum the bound of the root, which is 0 or nearly so without it; left out where the dynamic
-        program takes more than a tenth of the time, or ten seconds.""",
+        """For "flow" and "big-m", axis-aligned splits, constant leaves and linear objectives: a row that says what a
+        tree costs at least whose root has each candidate split, by the dynamic program of "hyperflow" without side
+        constraints. It makes the unconstrained optimum the bound of the root, which is 0 or nearly so without it; left
+        out where the dynamic program takes more than a tenth of the time, or ten seconds.""",
     )
     objective: Literal["exact", "outer"] = option(
         "exact",

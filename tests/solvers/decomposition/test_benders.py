@@ -78,6 +78,29 @@ def test_weights_costs_and_a_price(optimizer):
         assert result.objective == pytest.approx(best.objective, rel=1e-6)
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_row_that_weighs_more_than_all_errors(optimizer):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 2, (60, 6)).astype(float), rng.integers(0, 2, 60)
+    for heavy in (1e7, 1e8):
+        w = np.append(1.0 + 0.01 * rng.random(60), heavy)
+        problem = TreeProblem(np.vstack([X, [[2.0] * 6]]), np.append(y, 0), 2, "axis", loss="zero_one", sample_weight=w)
+        result, best = solve(problem, Benders(optimizer, threads=1)), solve(problem, BranchAndBound())
+        assert result.bound <= best.objective * (1.0 + 1e-9)
+        assert result.termination.name == "STALLED" or result.objective == pytest.approx(best.objective, rel=1e-6)
+
+
+def test_rows_of_subtrees_at_width_keep_the_limit():
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 2, (300, 1000)).astype(float), rng.integers(0, 3, 300)
+    problem = TreeProblem(X, y, 2, "axis", loss="zero_one")
+    for solver in (Benders(), MIP("flow")):
+        solve(problem, solver, time_limit=0.1)  # compiled
+        began = time.perf_counter()
+        solve(problem, solver, time_limit=0.5)
+        assert time.perf_counter() - began < 2.0
+
+
 def test_cuts_hold_at_trees_and_say_which_rows_are_right():
     X, y = drawn(1)
     problem = TreeProblem(X, y, 2, "axis", loss="zero_one")

@@ -1,14 +1,15 @@
 """Path columns: known roots and optima, brute force, limits, pricers, clocks."""
 
+import itertools
 import time
 
 import numpy as np
 import pytest
 
 from opttree import TreeProblem
-from opttree.constraints import MaxDifference, MaxFeatures, MaxSplits, Monotone
+from opttree.constraints import DifferentLeaf, MaxDifference, MaxFeatures, MaxSplits, Monotone, RequireSplit
 from opttree.problems.mip.candidates import thresholds
-from solvers import BranchAndBound, Column, ColumnGeneration, Lagrangian, instances, solve
+from solvers import BranchAndBound, Column, ColumnGeneration, Lagrangian, SolverError, instances, solve
 from tests import constraint_oracle
 
 KINDS = [kind for kind in constraint_oracle.KINDS if kind.kind not in ("order", "paths")]
@@ -154,7 +155,36 @@ def test_refusals_name_the_reason():
     with pytest.raises(ValueError, match="pricer must be an object with a method price"):
         ColumnGeneration(pricer=3)
     limited = TreeProblem(X, y, 2, "axis", loss="zero_one", constraints=[MaxSplits(1)])
-    assert solve(limited, ColumnGeneration(columns="twig")).termination.name == "TOO_LARGE"
+    assert "use columns='leaf'" in ColumnGeneration(columns="twig").refusal(limited)
+
+
+@pytest.mark.parametrize("columns", ["auto", "leaf", "twig", "subtree"])
+def test_pairs_of_rows_are_apart_in_subtrees_that_a_search_would_not_keep(columns):
+    X = np.array(list(itertools.product([0, 1], repeat=3)), float)
+    apart = [DifferentLeaf(i, j) for i, j in itertools.combinations(range(8), 2)]
+    for depth, termination in ((3, "OPTIMAL"), (2, "INFEASIBLE")):
+        problem = TreeProblem(X, [1] + [0] * 7, depth, "axis", loss="zero_one", constraints=apart)
+        result = solve(problem, ColumnGeneration(columns=columns))
+        assert result.termination.name == termination
+        assert result.objective == (0.0 if depth == 3 else np.inf)
+
+
+def test_one_leaf_that_costs_nothing_beside_a_split_that_must_be_there():
+    X = np.random.default_rng(0).integers(0, 3, (12, 2)).astype(float)
+    for y, loss in ((np.zeros((12, 2)), "cost"), (np.ones(12), "squared")):
+        problem = TreeProblem(X, y, 2, "axis", loss=loss, constraints=[RequireSplit(0)])
+        result = solve(problem, ColumnGeneration(), time_limit=20)
+        assert (result.termination.name, result.objective) == ("OPTIMAL", 0.0)
+
+
+def test_a_limit_without_a_tree_ends_the_run():
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 6, (400, 10)).astype(float), rng.integers(0, 3, 400)
+    apart = [DifferentLeaf(i, j) for i in range(4) for j in range(i)]
+    began = time.perf_counter()
+    with pytest.raises(SolverError, match="without yielding a tree"):
+        solve(TreeProblem(X, y, 2, "axis", loss="zero_one", constraints=apart), ColumnGeneration(), time_limit=0.02)
+    assert time.perf_counter() - began < 1.5
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.5])

@@ -75,3 +75,16 @@ def test_refusals_name_the_formulation_that_takes_it(name):
     ):
         with pytest.raises(ValueError, match="use flow"):
             MIPTreeProblem(drawn(**options), name)
+
+
+@pytest.mark.parametrize("optimizer", ["scip", "gurobi"])
+def test_squares_are_given_to_optimizers_as_arrays(optimizer):
+    if MIP(optimizer=optimizer).refusal(drawn()) is not None:
+        pytest.skip("not installed")
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3, size=(9, 2)).astype(float), rng.normal(size=9)
+    problem = TreeProblem(X, y, 2, "axis")
+    result = solve(problem, MIP("flow", optimizer=optimizer), time_limit=60)
+    assert result.termination.name == "OPTIMAL"
+    assert result.objective == pytest.approx(solve(problem, BranchAndBound()).objective, rel=1e-3)
+    assert len(result.trace.rows) > 2

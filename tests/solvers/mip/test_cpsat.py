@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from opttree import TreeProblem
-from opttree.constraints import MaxDifference
+from opttree.constraints import FeatureCost, MaxDifference, PathCost
 from solvers import CPSAT, BranchAndBound, instances, solve
 from solvers.mip.cpsat import as_whole
 from tests import constraint_oracle
@@ -67,6 +67,20 @@ def test_rows_as_whole_numbers_hold_at_all_points():
         assert low < -np.abs(whole).sum()
         assert np.allclose(np.array(whole) / unit, values, atol=1e-5)
     assert as_whole(np.array([1 / 3, 1 / 7]), 0.0, 1.0)[0] == [7, 3]
+
+
+def test_limits_that_cannot_bind_and_costs_that_are_no_fractions():
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3, (20, 3)).astype(float), rng.integers(0, 2, 20)
+    for constraint in (FeatureCost([1, 1, 1], 1e30), PathCost([1, 1, 1], 1e300)):
+        problem = TreeProblem(X, y, 2, "axis", loss="zero_one", constraints=[constraint])
+        free = solve(problem.restated(constraints=()), BranchAndBound())
+        assert solve(problem, CPSAT(threads=1)).objective == pytest.approx(free.objective)
+    for depth in (0, 1, 2):
+        result = solve(TreeProblem(X, rng.random((20, 3)), depth, "axis", loss="cost"), CPSAT(threads=1))
+        assert result.termination.name == "OPTIMAL"
+    with pytest.raises(ValueError, match="seed must be"):
+        CPSAT(seed=2**40)
 
 
 def test_bad_input_and_refusals():
