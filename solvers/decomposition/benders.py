@@ -24,7 +24,7 @@ from opttree.statement.constraints import FeatureCost, ForbidSplit, LeafConstrai
 from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.incumbent import Incumbent
 from solvers.core.result import Termination, Verdict
-from solvers.initial import CartInit
+from solvers.initial.starts import first_trees
 from solvers.local_search import LocalSearch
 from solvers.mip.direct import RUNS
 from solvers.mip.highs import Program, Run
@@ -379,16 +379,8 @@ class _Run(Loop):
 
     def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
         """Trees to begin with, the program, and its rows of subtrees."""
-        problem, given = self.problem, []
-        yield from self.take(problem.best_constant(), "constant")
-        free = problem.restated(constraints=())
-        if start is not None:
-            given.append((start, "start"))
-        if problem.depth:
-            given.append((CartInit().build(free, rng), "CART"))
-        for tree, phase in given:
-            if (snapped := self.stated.snap(as_tree(tree))) is not None:
-                yield from self.take(snapped, phase)
+        problem = self.problem
+        yield from first_trees(self, self.stated, start, rng)
         init = LocalSearch(n_starts=1) if self.options.init == "auto" else self.options.init
         if isinstance(init, Solver) and init.refusal(problem) is None and problem.depth:
             for step in init.steps(problem, self.tree, rng):

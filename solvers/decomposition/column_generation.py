@@ -37,7 +37,7 @@ from solvers.core.incumbent import Incumbent
 from solvers.core.result import Termination, Verdict
 from solvers.decomposition.path_master import Column, Duals, Master
 from solvers.exact.lagrangian import Lagrangian, Limits
-from solvers.initial import CartInit
+from solvers.initial.starts import first_trees
 
 Floats = NDArray[np.float64]
 BY_SPLITS = (MaxSplits, MaxFeatures, FeatureCost, RequireSplit)  # rows on the choices of branches
@@ -273,23 +273,14 @@ class _Run(Incumbent):
     def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
         """Trees to begin with, paths and master."""
         problem = self.problem
-        yield from self.take(problem.best_constant(), "constant")
-        found = [problem.best_constant()]
-        given = []
-        if problem.depth:
-            given.append((CartInit().build(problem.restated(constraints=()), rng), "CART"))
-        if self.limits is not None and not self.infeasible:  # trees that CART's splits do not lead to
-            for step in Lagrangian(enumerate=False).steps(problem, None, rng):
+        found = yield from first_trees(self, self.stated, start, rng)
+        multipliers = Lagrangian(enumerate=False)
+        if self.limits is not None and not self.infeasible and multipliers.refusal(problem) is None:
+            for step in multipliers.steps(problem, None, rng):  # trees that CART's splits do not lead to
                 yield None
-                if step is not None:
-                    given.append((as_tree(step.tree), "multipliers"))
-        if start is not None:
-            given.append((start, "start"))
-        for tree, phase in given:
-            snapped = self.stated.snap(tree)
-            if snapped is not None:
-                yield from self.take(snapped, phase)
-                found.append(snapped)
+                if step is not None and (snapped := self.stated.snap(as_tree(step.tree))) is not None:
+                    found.append(snapped)
+                    yield from self.take(snapped, "multipliers")
         if self.infeasible:
             return
         candidates = self.stated.candidates

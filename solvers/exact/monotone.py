@@ -11,7 +11,6 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.problems.mip import MIPTreeProblem, TooLargeError
 from opttree.problems.mip.candidates import Candidates
@@ -23,7 +22,7 @@ from opttree.statement.penalties import L1, L2
 from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.incumbent import NOTHING, Incumbent
 from solvers.core.result import Termination, Verdict
-from solvers.initial import CartInit
+from solvers.initial.starts import first_trees
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -192,13 +191,7 @@ class _Run(Incumbent):
     def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
         """Trees to begin with, and the states."""
         problem = self.problem
-        yield from self.take(problem.best_constant(), "constant")
-        given = [(start, "start")] if start is not None else []
-        if problem.depth:
-            given.append((CartInit().build(problem.restated(constraints=()), rng), "CART"))
-        for tree, phase in given:
-            if (snapped := self.stated.snap(as_tree(tree))) is not None:
-                yield from self.take(snapped, phase)
+        yield from first_trees(self, self.stated, start, rng)
         stated = self.stated.problem
         self.candidates: Candidates = self.stated.candidates
         levels = yield from enumerate_levels(stated, self.candidates, "sets", ends=True)

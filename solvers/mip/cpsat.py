@@ -15,11 +15,11 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.problems import MIPTreeProblem
 from opttree.problems.mip.complete import Complete
 from opttree.runtime.clock import now, seconds_left
+from opttree.runtime.interrupts import in_background
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import (
@@ -41,7 +41,7 @@ from opttree.statement.constraints.base import EXACT
 from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.incumbent import Incumbent
 from solvers.core.result import Termination, Verdict
-from solvers.initial import CartInit
+from solvers.initial.starts import first_trees
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-15  # relative, of sums of all costs
@@ -441,15 +441,7 @@ class _Run(Incumbent):
     def begin(self, start: Tree | None, rng: Rng) -> Generator[Step | None, Any, None]:
         """Trees to begin with, and the model."""
         problem = self.problem
-        yield from self.take(problem.best_constant(), "constant")
-        given = [(start, "start")] if start is not None else []
-        if problem.depth:
-            given.append((CartInit().build(problem.restated(constraints=()), rng), "CART"))
-        for tree, phase in given:
-            if (snapped := self.stated.snap(as_tree(tree))) is not None:
-                yield from self.take(snapped, phase)
-        from opttree.runtime.interrupts import in_background
-
+        yield from first_trees(self, self.stated, start, rng)
         self.model = yield from in_background(lambda: _Model(self.stated))
         if self.tree is not None:
             self.model.hint(self.model.candidates.nearest(self.tree, problem.X))
