@@ -16,7 +16,6 @@ import pandas as pd
 from experiments.benchmarks.common import script
 
 FOLDER = "experiments/results/formulations"
-SPECIAL = {"branch and bound": "black", "columns": "C0", "CP-SAT": "C1", "hyperflow": "C2"}
 
 
 def table(frame: pd.DataFrame) -> str:
@@ -45,13 +44,15 @@ def counts(frame: pd.DataFrame) -> pd.DataFrame:
 
 def picture_of_solved(frame: pd.DataFrame, file: Path) -> None:
     """How many cases each method has proved after some seconds, and how many have at most some gap at the end."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5.0), sharey=True, layout="constrained")
     cases = frame.groupby(["data", "depth", "seed"]).ngroups
     best = frame.groupby(["data", "depth"])["objective"].transform("min")
     frame = frame.assign(gap=np.where(frame["proved"], 0.0, 1.0 - frame["at least"] / np.maximum(best, 1e-12)))
-    for solver, part in frame.groupby("solver", sort=False):
+    for number, (solver, part) in enumerate(frame.groupby("solver", sort=False)):
         seconds = np.sort(part.loc[part["proved"], "s"].to_numpy())
-        style: dict[str, Any] = {"label": solver, "color": SPECIAL.get(str(solver)), "where": "post"}
+        dashed = "--" if "subtree rows" in str(solver) else "-"
+        colour = plt.get_cmap("tab20")(number % 20)
+        style: dict[str, Any] = {"label": solver, "color": colour, "linestyle": dashed, "where": "post"}
         left.step(
             np.append(seconds, frame["s"].max()), np.append(np.arange(1, len(seconds) + 1), len(seconds)), **style
         )
@@ -59,7 +60,7 @@ def picture_of_solved(frame: pd.DataFrame, file: Path) -> None:
         right.step(100.0 * np.append(gaps, 1.0), np.append(np.arange(1, len(gaps) + 1), len(gaps)), **style)
     left.set(xscale="log", xlabel="seconds", ylabel=f"cases, of {cases}", title="proved")
     right.set(xlabel="gap at the end, %", title="left open by at most this")
-    right.legend(fontsize=7, loc="lower right")
+    figure.legend(*left.get_legend_handles_labels(), fontsize=8, ncols=4, loc="outside lower center")
     figure.savefig(file, dpi=130)
     plt.close(figure)
 
@@ -86,7 +87,7 @@ def main(folder: Annotated[str, "where the files are"] = FOLDER) -> None:
         pd.read_csv(home / f"{name}.csv") for name in ("roots", "solved", "limits", "squares")
     )
     values = [c for c in ("big-m", "flow", "paths, no cover", "paths, cover") if c in roots]
-    roots[values] = roots[values].where(roots[values].abs() > 1e-9, 0.0)
+    roots[values] = roots[values].mask(roots[values].abs() <= 1e-9, 0.0)
     picture_of_solved(solved, home / "solved.png")
     picture_of_roots(roots, home / "roots.png")
     parity = squares[squares["solver"].notna()] if "solver" in squares else squares[:0]

@@ -23,8 +23,27 @@ MOST_COLUMNS = 200_000  # of the program that ends the run
 
 
 class Duals(NamedTuple):
-    """Dual values of the master: of each choice on each path (slots, top, splits + 1), of the cover of each pattern
-    (G,), and the multipliers >= 0 of the limits on answers (M,). In the units of the master's costs.
+    """Dual values of the master of `ColumnGeneration`, in the units of its costs.
+
+    Parameters
+    ----------
+    choice : ndarray of shape (slots, top, splits + 1)
+        Of the rows that say that a slot's paths choose, at each level, the split that the branch does.
+    cover : ndarray of shape (G,)
+        Of the rows that cover each distinct row.
+    limits : ndarray of shape (M,)
+        Multipliers >= 0 of the limits on answers.
+
+    See Also
+    --------
+    Pricer : is given them
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from solvers import Duals
+    >>> Duals(np.zeros((4, 2, 11)), np.zeros(100), np.zeros(0)).choice.shape
+    (4, 2, 11)
     """
 
     choice: Floats
@@ -33,11 +52,28 @@ class Duals(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A path to a slot: its number among ``paths.splits[slot]``, and the answer of its leaf (-1: the cheapest)."""
+    """A path of `ColumnGeneration`.
+
+    Parameters
+    ----------
+    slot : int
+        Number of the place below the top levels, from left to right, that it leads to.
+    path : int
+        Its number among ``paths.splits[slot]``.
+
+    See Also
+    --------
+    Pricer : finds them
+
+    Examples
+    --------
+    >>> from solvers import Column
+    >>> Column(slot=0, path=7)
+    Column(slot=0, path=7)
+    """
 
     slot: int
     path: int
-    answer: int = -1
 
 
 class Rows:
@@ -271,7 +307,7 @@ class Master:
     def add(self, columns: list[Column]) -> bool:
         """Add columns; returns whether there are any."""
         _full, plain, used, _answer = self._ends()
-        for slot, path, _k in columns:
+        for slot, path in columns:
             number = int(self.paths.sets[slot][path])
             self._add(slot, path, 0.0 if number < 0 else plain[number], used[number] if number >= 0 else None)
         return len(columns) > 0

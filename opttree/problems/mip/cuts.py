@@ -21,14 +21,46 @@ Ints = NDArray[np.int64]
 
 
 class Cut(NamedTuple):
-    """A row ``sum values[i] x[places[i]] <= upper``."""
+    """A row ``sum values[i] x[places[i]] <= upper`` of a program.
+
+    Parameters
+    ----------
+    places : ndarray of int of shape (m,)
+        Numbers of the variables.
+    values : ndarray of shape (m,)
+        Their coefficients.
+    upper : float
+        The right side.
+
+    See Also
+    --------
+    solvers.Separator : finds them
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from solvers import Cut
+    >>> Cut(np.array([0, 2]), np.ones(2), 1.0).violation(np.array([1.0, 0.0, 0.5]))
+    0.5
+    """
 
     places: Ints
     values: Floats
     upper: float
 
     def violation(self, point: Floats) -> float:
-        """How far a point is above it."""
+        """How far a point is above it.
+
+        Parameters
+        ----------
+        point : ndarray
+            Values of all variables.
+
+        Returns
+        -------
+        float
+            The distance; negative below.
+        """
         return float(self.values @ point[self.places]) - self.upper
 
 
