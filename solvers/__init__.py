@@ -41,6 +41,7 @@ from solvers.exact.instances import (
     instances as instances,
     verify as verify,
 )
+from solvers.exact.lagrangian import Relaxation as Relaxation
 from solvers.get import Anneal as Anneal
 from solvers.soft import ArmijoLineSearch as ArmijoLineSearch
 

@@ -1,7 +1,7 @@
 """Tables and pictures of `experiments.benchmarks.formulations`, from the files that its parts wrote with --csv.
 
-The folder holds ``roots.csv``, ``solved.csv``, ``limits.csv`` and ``squares.csv``; ``report.md``, ``solved.png`` and
-``roots.png`` are written there.
+The folder holds ``roots.csv``, ``solved.csv``, ``limits.csv`` and ``squares.csv``; ``formulations.md``,
+``solved.png`` and ``roots.png`` are written there.
 """
 
 from __future__ import annotations
@@ -110,4 +110,4 @@ def main(folder: Annotated[str, "where the files are"] = FOLDER) -> None:
         "## Parity under squared loss, one second",
         table(parity.dropna(axis=1, how="all").drop(columns=["ended"], errors="ignore")),
     ]
-    (home / "report.md").write_text("\n\n".join(part for part in sections if part) + "\n", encoding="utf-8")
+    (home / "formulations.md").write_text("\n\n".join(part for part in sections if part) + "\n", encoding="utf-8")

@@ -42,6 +42,7 @@ from solvers.initial.starts import first_trees
 Floats = NDArray[np.float64]
 BY_SPLITS = (MaxSplits, MaxFeatures, FeatureCost, RequireSplit)  # rows on the choices of branches
 ROUNDING = 1e-9  # relative: of sums of costs and dual values
+TOLERANCE = 1e-6  # of HiGHS, in units of the mean cost of a distinct row
 DEPTH = {"leaf": 0, "twig": 1, "subtree": 2}
 
 
@@ -354,13 +355,12 @@ class _Run(Incumbent):
             return
         yield None
         self.info["columns"] = float(kept)
+        self.slack = TOLERANCE * self.master.unit
         status, values, bound = yield from self._solved(program)
         if values is not None:
             yield from self.take(self.tree_of(self.master.chosen(values)), "branch and bound")
         if status == "Optimal" and values is not None:
-            self.raise_bound(min(bound, self.objective))
-            if self.bound < self.objective <= self.bound + 1e-6 * abs(self.objective) + 1e-7 * self.master.unit:
-                self.bound = self.objective
+            self.raise_bound(min(bound, self.objective), self.slack)
             self.words += " All columns within the gap were enumerated."
         elif status == "Infeasible" and self.tree is None:
             self.infeasible, self.bound = True, math.inf
@@ -377,7 +377,7 @@ class _Run(Incumbent):
                 if values is not None:
                     yield from self.take(self.tree_of(self.master.chosen(values)), "branch and bound")
                 if bound is not None:
-                    self.raise_bound(min(bound, self.objective))
+                    self.raise_bound(min(bound, self.objective), self.slack)
                     yield self.step("branch and bound")
             yield None
         status, bound, _nodes, values = self.ending.outcome()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -92,6 +93,53 @@ class Limits:
         return float(lost) + problem.price_per_split * tree.n_branches, used - self.h
 
 
+@runtime_checkable
+class Relaxation(Protocol):
+    """What is left when limits are priced: bounds it, and finds a tree; a protocol of one method.
+
+    Its bounds are taken at their word.
+
+    See Also
+    --------
+    Lagrangian : calls it
+
+    Examples
+    --------
+    Trees that are grown greedily, with the bound of no errors but those of equal rows, by `certify`:
+
+    >>> import numpy as np
+    >>> from opttree import TreeProblem
+    >>> from opttree.constraints import MaxShare
+    >>> from solvers import CartInit, Lagrangian, certify, solve
+    >>> class Greedy:
+    ...     def evaluate(self, problem, seconds):
+    ...         tree = solve(problem, CartInit(), random_state=0).tree
+    ...         return certify(problem, tree, time_limit=min(seconds, 1.0)).bound, tree
+    >>> rng = np.random.default_rng(0)
+    >>> X, costs = rng.normal(size=(200, 3)), rng.random((200, 2))
+    >>> limited = TreeProblem(X, costs, 2, "axis", loss="cost", constraints=[MaxShare(1, 0.3)])
+    >>> result = solve(limited, Lagrangian(Greedy(), enumerate=False, rounds=5))
+    >>> limited.violation(result.tree) is None and result.bound <= result.objective
+    True
+    """
+
+    def evaluate(self, problem: TreeProblem, seconds: float) -> tuple[float, Tree]:
+        """A bound on all trees of a problem without limits on answers, and a tree.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem, whose outcomes pay for the limits.
+        seconds : float
+            The seconds that are left; infinite without a limit.
+
+        Returns
+        -------
+        bound, tree
+            The bound, and the tree that attains it, or a good one.
+        """
+
+
 @dataclass(frozen=True)
 class Lagrangian(Solver):
     """Side constraints that add up over rows (`MaxShare`, `MaxDifference`, `AnswerLimit`) by multipliers: each limit is
@@ -133,7 +181,12 @@ class Lagrangian(Solver):
     respects = (LeafConstraint, *BranchAndBound.respects)
     needs = ()  # said in `_refusal`
 
-    solver: Solver = option(BranchAndBound(), "What solves the priced problems; one that gives bounds.")
+    solver: Any = option(
+        BranchAndBound(),
+        "What solves the priced problems: a solver that gives bounds, or a `Relaxation`.",
+        test=lambda given: isinstance(given, Solver) or hasattr(given, "evaluate"),
+        words="a solver, or an object with a method evaluate(problem, seconds)",
+    )
     enumerate: bool = option(True, "Whether trees are enumerated where the best multipliers leave a gap.")
     rounds: int = option(200, "Multipliers that are tried, at most.", least=1)
     most: float = option(2e7, "Halves of trees that are held, at most.", above=0)
@@ -148,12 +201,14 @@ class Lagrangian(Solver):
         for c in problem.constraints:
             if isinstance(c, LeafConstraint) and not c.adds_up:
                 return f"{c!r} orders leaves; multipliers are for limits that add up over rows"
+        if not isinstance(self.solver, Solver):
+            return None
         others = tuple(c for c in problem.constraints if not isinstance(c, LeafConstraint))
         return self.solver.refusal(problem.restated(constraints=others))
 
     def covers(self, problem: TreeProblem) -> bool:
-        """As ``solver`` does."""
-        return self.solver.covers(problem)
+        """As ``solver`` does; a relaxation is one of all trees."""
+        return self.solver.covers(problem) if isinstance(self.solver, Solver) else True
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The trees of better and better multipliers, with the bounds of these, and those of the enumeration."""
@@ -243,6 +298,10 @@ class _Run:
         if self.limits is not None:
             stated, lacks = self.limits.priced(multipliers)
         left = seconds_left()
+        if not isinstance(self.options.solver, Solver):
+            self.info["multipliers"] += 1.0
+            bound, tree = self.options.solver.evaluate(stated, left)
+            return float(bound) + lacks, tree
         result = solve(
             stated,
             self.options.solver,

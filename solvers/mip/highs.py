@@ -147,7 +147,7 @@ class Run:
         return self._outcome is not None
 
     def _take(self, values: Floats | None, *numbers: Any) -> None:
-        dual, primal, nodes, gap, seconds = numbers
+        dual, primal, nodes, gap, seconds, cpu_seconds = numbers
         if self.root_seconds is None and nodes > 0 and seconds is not None:
             self.root_seconds = float(seconds)
         bound = self.compiled.bound(dual)
@@ -156,6 +156,7 @@ class Run:
             "mip_dual": bound,
             "mip_gap": gap,
             "root_seconds": self.root_seconds,
+            "cpu_seconds": cpu_seconds,  # of its process
         }
         known = {name: float(value) for name, value in info.items() if value is not None and np.isfinite(value)}
         self.events.append(Progress(values, bound, nodes, known))

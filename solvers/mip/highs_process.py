@@ -1,7 +1,7 @@
 """The far end of a run of HiGHS, as a script that imports little: reads programs, answers what happens and the outcome.
 
 A request is a program with its options and start; "stop" asks the present run to end. Answers are ("event", values,
-bound, primal bound, nodes, gap, seconds), ("log", text) and at last ("end", outcome).
+bound, primal bound, nodes, gap, seconds, CPU seconds), ("log", text) and at last ("end", outcome).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -43,7 +44,7 @@ def begun(columns: dict[str, Any], options: dict[str, Any], start: Any, verbose:
     """HiGHS, that solves the program in a thread. Bounds come from log events and the final result only: other events
     may belong to sub-MIPs, which do not log.
     """
-    highs = Quiet()
+    highs, began = Quiet(), time.process_time()
     highs.setOptionValue("output_flag", True)  # without it there are no log events
     for name, value in options.items():
         highs.setOptionValue(name, value)
@@ -56,12 +57,12 @@ def begun(columns: dict[str, Any], options: dict[str, Any], start: Any, verbose:
     def incumbent(event: Any) -> None:
         values = np.array(event.data_out.mip_solution)
         if values.size == columns["n_columns"]:
-            send(("event", values, None, None, int(event.data_out.mip_node_count), None, None))
+            send(("event", values, None, None, int(event.data_out.mip_node_count), None, None, None))
 
     def log(event: Any) -> None:
         data = event.data_out
         numbers = (data.mip_dual_bound, data.mip_primal_bound, int(data.mip_node_count), data.mip_gap)
-        send(("event", None, *numbers, data.running_time))
+        send(("event", None, *numbers, data.running_time, time.process_time() - began))
 
     highs.cbMipImprovingSolution += incumbent
     highs.cbMipLogging += log

@@ -12,6 +12,7 @@ from opttree.problems.mip.cuts import CutProgram
 from solvers import MIP, Benders, BranchAndBound, Cut, SolverError, instances, solve
 from solvers.core.incumbent import Incumbent
 from tests import constraint_oracle
+from tests.conftest import thinned
 
 OPTIMIZERS = [
     "highs",
@@ -33,7 +34,7 @@ def drawn(seed=0, n=60, p=4):
 
 @pytest.mark.usefixtures("needs_data")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize(("name", "errors"), [("monk1", 22), ("monk3", 8)])
+@pytest.mark.parametrize(("name", "errors"), thinned([("monk1", 22), ("monk3", 8)], 2))
 def test_known_optima_by_cuts_alone(optimizer, name, errors):
     """Incomplete locks in SCIP gave 124 for 22; a cut with a lower side of 0 gave "infeasible"."""
     problem = one_hot(name, 2)
@@ -56,7 +57,7 @@ def test_subtree_rows_prove_without_side_constraints(optimizer):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_brute_force_under_constraints(optimizer, kind):
     name = {"highs": "Benders", "scip": "Benders, SCIP", "gurobi": "Benders, Gurobi"}[optimizer]
-    for seed in range(12):
+    for seed in range(4):
         problem = constraint_oracle.instance(kind, seed)
         if Benders(optimizer).refusal(problem) is None:
             truth = constraint_oracle.optimum(problem)
