@@ -13,7 +13,6 @@ from scipy.sparse import csc_array, vstack
 
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
-from opttree.problems import MIPTreeProblem
 from opttree.problems.mip.cuts import Cut, CutProgram
 from opttree.problems.mip.hypergraph import subtree_bounds
 from opttree.runtime.clock import seconds_left
@@ -22,6 +21,7 @@ from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import FeatureCost, ForbidSplit, LeafConstraint, MaxFeatures, MaxSplits, picks
 from solvers.core.base import LastCall, Solver, Step, Steps
+from solvers.core.candidates import OverCandidates
 from solvers.core.incumbent import Incumbent
 from solvers.core.result import Termination, Verdict
 from solvers.initial.starts import first_trees
@@ -96,7 +96,7 @@ class Separator(Protocol):
 
 
 @dataclass(frozen=True)
-class Benders(Solver):
+class Benders(OverCandidates):
     """Benders' decomposition of "flow" (BendersOCT): the program has the splits, the answers and one variable for each
     distinct row and answer, and the flows are cuts, found from the leaves up in O(rows x branches).
 
@@ -131,6 +131,7 @@ class Benders(Solver):
     """
 
     respects = (LeafConstraint, MaxSplits, MaxFeatures, FeatureCost, ForbidSplit)
+    states = "flow"
     needs = ()  # said in `_refusal`
 
     optimizer: Literal["highs", "scip", "gurobi"] = option(
@@ -155,26 +156,6 @@ class Benders(Solver):
     gap: float = option(1e-6, "Relative gap that counts as proved.", least=0, below=1)
     verbose: bool = option(False, "Whether to print the log of the optimizer.")
 
-    def stated(self, problem: TreeProblem) -> MIPTreeProblem:
-        """The program "flow", whose candidate splits the trees have.
-
-        Parameters
-        ----------
-        problem : TreeProblem
-            The problem.
-
-        Returns
-        -------
-        MIPTreeProblem
-            The program.
-
-        Raises
-        ------
-        ValueError
-            Where there is none.
-        """
-        return MIPTreeProblem(problem, "flow", n_thresholds=self.n_thresholds)
-
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes 0/1 loss and costs of actions, where the optimizer is installed."""
         if not picks(problem):
@@ -188,15 +169,7 @@ class Benders(Solver):
                 return f"{c!r} orders leaves; this program takes limits that add up over rows"
             if isinstance(c, ForbidSplit) and c.where is not None:
                 return f"{c!r} speaks of levels, which splits without rows on one side would shift; 'flow' takes it"
-        try:
-            self.stated(problem)
-        except ValueError as error:
-            return str(error)
-        return unavailable(self.optimizer)
-
-    def covers(self, problem: TreeProblem) -> bool:
-        """Whether all thresholds are candidates."""
-        return self.n_thresholds == "all"
+        return self.not_stated(problem) or unavailable(self.optimizer)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The start, then the trees of the optimizer, with its bounds."""

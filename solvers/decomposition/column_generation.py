@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import fit_exact_leaves
-from opttree.problems.mip import MIPTreeProblem, TooLargeError
+from opttree.problems.mip import TooLargeError
 from opttree.problems.mip.paths import Nested, Paths, has_limits
 from opttree.runtime.clock import seconds_left
 from opttree.runtime.interrupts import in_background
@@ -32,7 +32,8 @@ from opttree.statement.constraints import (
     SameLeaf,
     picks,
 )
-from solvers.core.base import LastCall, Solver, Step, Steps
+from solvers.core.base import LastCall, Step, Steps
+from solvers.core.candidates import OverCandidates
 from solvers.core.incumbent import Incumbent
 from solvers.core.result import Termination, Verdict
 from solvers.decomposition.path_master import Column, Duals, Master
@@ -106,7 +107,7 @@ class Pricer(Protocol):
 
 
 @dataclass(frozen=True)
-class ColumnGeneration(Solver):
+class ColumnGeneration(OverCandidates):
     """Path columns: a tree is a path to each of its leaves, and the paths agree on the split of every branch.
 
     The master has a variable for each split of each branch and a column for each path, whose cost is that of its leaf,
@@ -151,6 +152,7 @@ class ColumnGeneration(Solver):
     """
 
     respects = (LeafConstraint, *BY_SPLITS, ForbidSplit, SameLeaf, DifferentLeaf, MinPerGroup)
+    states = "hyperflow"
     needs = ()  # `MIPTreeProblem` says which losses hyperflow takes
 
     columns: Literal["auto", "leaf", "twig", "subtree"] = option(
@@ -174,27 +176,6 @@ class ColumnGeneration(Solver):
     )
     gap: float = option(0.0, "Relative gap that counts as proved.", least=0, below=1)
 
-    def stated(self, problem: TreeProblem) -> MIPTreeProblem:
-        """The program without limits on answers, whose candidate splits the columns have.
-
-        Parameters
-        ----------
-        problem : TreeProblem
-            The problem.
-
-        Returns
-        -------
-        MIPTreeProblem
-            The program.
-
-        Raises
-        ------
-        ValueError
-            Where there is none.
-        """
-        others = tuple(c for c in problem.constraints if not isinstance(c, LeafConstraint))
-        return MIPTreeProblem(problem.restated(constraints=others), "hyperflow", n_thresholds=self.n_thresholds)
-
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes what hyperflow does, and limits on classes and actions that add up."""
         for c in problem.constraints:
@@ -204,15 +185,7 @@ class ColumnGeneration(Solver):
                 return f"its loss is {problem.loss!r}, and limits on answers are for 0/1 loss and costs of actions here"
             if isinstance(c, BY_SPLITS) and self.levels_below(problem):
                 return f"{c!r} counts splits, which are hidden in deeper columns; use columns='leaf'"
-        try:
-            self.stated(problem)
-        except ValueError as error:
-            return str(error)
-        return None
-
-    def covers(self, problem: TreeProblem) -> bool:
-        """Whether the columns are paths of every tree."""
-        return self.n_thresholds == "all" and problem.leaves == "constant" and self.stated(problem).lists_candidates
+        return self.not_stated(problem)
 
     def levels_below(self, problem: TreeProblem) -> int:
         """Levels of the subtrees at the ends of paths.

@@ -12,14 +12,15 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
-from opttree.problems.mip import MIPTreeProblem, TooLargeError
+from opttree.problems.mip import TooLargeError
 from opttree.problems.mip.candidates import Candidates
 from opttree.problems.mip.hypergraph import Level, bits_of, enumerate_levels, permitted, tree_of
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from opttree.statement.constraints import DifferentLeaf, ForbidSplit, LeafConstraint, MinPerGroup, Monotone, SameLeaf
+from opttree.statement.constraints import DifferentLeaf, ForbidSplit, MinPerGroup, Monotone, SameLeaf
 from opttree.statement.penalties import L1, L2
-from solvers.core.base import LastCall, Solver, Step, Steps
+from solvers.core.base import LastCall, Step, Steps
+from solvers.core.candidates import OverCandidates
 from solvers.core.incumbent import NOTHING, Incumbent
 from solvers.core.result import Termination, Verdict
 from solvers.initial.starts import first_trees
@@ -35,7 +36,7 @@ FREE, UP, DOWN, BOTH = 0, 1, 2, 3  # how the answers on the two sides of a split
 
 
 @dataclass(frozen=True)
-class MonotoneDP(Solver):
+class MonotoneDP(OverCandidates):
     """Trees whose answers are ordered along the splits on some features (`Monotone`), over all thresholds: the states
     of the dynamic program are a set of rows, the remaining depth and the interval in which the leaves may answer, which
     a split on such a feature cuts in two.
@@ -68,32 +69,12 @@ class MonotoneDP(Solver):
     """
 
     respects = (Monotone, ForbidSplit, SameLeaf, DifferentLeaf, MinPerGroup)
+    states = "hyperflow"
     needs = ("form",)
 
     n_thresholds: int | Literal["all"] = option("all", "See `opttree.MIPTreeProblem`.", least=1)
     points: int = option(64, "Points of the finest grid of answers.", least=2, most=MOST_POINTS)
     gap: float = option(1e-4, "Relative gap that counts as proved, classes apart.", least=0, below=1)
-
-    def stated(self, problem: TreeProblem) -> MIPTreeProblem:
-        """The program without the order, whose candidate splits the trees have.
-
-        Parameters
-        ----------
-        problem : TreeProblem
-            The problem.
-
-        Returns
-        -------
-        MIPTreeProblem
-            The program.
-
-        Raises
-        ------
-        ValueError
-            Where there is none.
-        """
-        others = tuple(c for c in problem.constraints if not isinstance(c, LeafConstraint))
-        return MIPTreeProblem(problem.restated(constraints=others), "hyperflow", n_thresholds=self.n_thresholds)
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes axis-aligned splits, constant leaves of one answer, four losses, and a price per split."""
@@ -109,15 +90,7 @@ class MonotoneDP(Solver):
             return f"its leaves have {problem.n_outputs} outputs, and intervals are for one"
         if problem.strength(L1, "leaves") or problem.strength(L2, "leaves"):
             return "its leaves are penalized, and intervals are for the losses of rows alone"
-        try:
-            self.stated(problem)
-        except ValueError as error:
-            return str(error)
-        return None
-
-    def covers(self, problem: TreeProblem) -> bool:
-        """Whether all thresholds are candidates."""
-        return self.n_thresholds == "all"
+        return self.not_stated(problem)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """The trees of finer and finer grids with their bounds; for classes there is one."""

@@ -8,8 +8,8 @@ import pytest
 
 from opttree import TreeProblem
 from opttree.constraints import FeatureCost, MaxDifference, PathCost
+from opttree.problems.mip.clauses import as_whole
 from solvers import CPSAT, BranchAndBound, instances, solve
-from solvers.mip.cpsat import as_whole
 from tests import constraint_oracle
 
 pytest.importorskip("ortools")
