@@ -128,7 +128,7 @@ def bytes_of_thresholds(X: Floats, n_thresholds: int | str) -> tuple[int, float]
     """How many splits `thresholds` lists, and the bytes of their weights; columns are read where these are many."""
     n, p = X.shape
     most = n - 1 if n_thresholds == "all" else min(int(n_thresholds), n - 1)
-    if 8.0 * p * p * most > MOST_BYTES:
+    if max(8.0 * p * p * most, p * most * n / 8) > MOST_BYTES:
         count = sum(min(np.unique(x).size - 1, most) for x in X.T)
         return count, 8.0 * p * count
     return p * most, 8.0 * p * p * most

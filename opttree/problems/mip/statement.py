@@ -204,6 +204,12 @@ class MIPStatement(Checked):
                     f"the {count:,} candidate splits of its {problem.n_features:,} features take {size / 1e9:.3g} GB; "
                     "take fewer thresholds (n_thresholds) or features"
                 )
+            sets = count * problem.n_samples / 8  # of a bit for each row
+            if sets > MOST_BYTES:
+                return (
+                    f"the left sides of its {count:,} candidate splits take {sets / 1e9:.3g} GB on "
+                    f"{problem.n_samples:,} rows; take fewer thresholds (n_thresholds) or rows"
+                )
         for c in problem.constraints:
             if hyper and isinstance(c, PathCost):
                 return f"{c!r} is a matter of paths, which hyperflow's states forget; use flow or big-m"

@@ -426,3 +426,11 @@ def test_rows_of_subtrees_make_the_free_optimum_the_bound_of_the_root(form):
     assert whole.objective == pytest.approx(truth.objective)
     plain = MIPTreeProblem(problem, form, subtree_rows=False).build()
     assert not hasattr(plain, "subtrees")
+
+
+def test_sets_of_rows_that_do_not_fit_are_refused_and_few_values_are_not():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200_000, 2)), rng.integers(0, 2, 200_000)
+    assert "take 10 GB on 200,000 rows" in str(MIP().refusal(TreeProblem(X, y, 2, "axis", loss="zero_one")))
+    assert MIP().refusal(TreeProblem(X.round(1), y, 2, "axis", loss="zero_one")) is None
+    assert MIP(n_thresholds=10).refusal(TreeProblem(X, y, 2, "axis", loss="zero_one")) is None
