@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from opttree.estimators.policy import DRPolicyTree as DRPolicyTree, PolicyTree as PolicyTree
     from opttree.estimators.survival import SurvivalForest as SurvivalForest, SurvivalTree as SurvivalTree
     from opttree.explain.privacy import PrivacyReport as PrivacyReport, privacy_report as privacy_report
+    from opttree.export.compiled import CompiledModel as CompiledModel, compile as compile
     from opttree.export.onnx import to_onnx as to_onnx
     from opttree.methods.costs import Cost as Cost, estimate_cost as estimate_cost
     from opttree.methods.warming import warm_up as warm_up
@@ -93,6 +94,8 @@ _HOMES = {
     "Cost": "opttree.methods.costs",
     "estimate_cost": "opttree.methods.costs",
     "race": "opttree.estimators.bridge",
+    "CompiledModel": "opttree.export.compiled",
+    "compile": "opttree.export.compiled",
     "to_onnx": "opttree.export.onnx",
     "CausalTree": "opttree.estimators.effects",
     "DRPolicyTree": "opttree.estimators.policy",

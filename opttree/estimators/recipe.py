@@ -112,6 +112,7 @@ class Recipe:
     transform : what transforms features before they are scaled, fitted to rows, or None.
     importances : of each feature of the encoded table; None: by explained variance.
     depths, usual_depth : depths that ``max_depth="auto"`` chooses from, and the one where it cannot.
+    trial_limits : options of which fits to folds, by which a size is chosen, take at most so much.
     sparse_from : numbers of a sparse table from which on it stays sparse; smaller ones are made dense. None: none does.
     stream : how it learns from chunks of rows, a `steps.stream.Stream`, or None.
     """
@@ -132,6 +133,7 @@ class Recipe:
     importances: Callable[[Estimator, Model], Floats] | None = None
     depths: tuple[int, ...] = ()
     usual_depth: int = 6
+    trial_limits: Mapping[str, int] = field(default_factory=dict)
     sparse_from: int | None = None
     stream: Any = None
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 from opttree.estimators import bridge, option_groups as groups
 from opttree.estimators.base import TreeEstimator, build_solver
 from opttree.estimators.losses import loss_option, output_units, quantile_option, stated_loss
 from opttree.estimators.recipe import Estimator, Floats, Recipe, Shrink, is_printed
-from opttree.estimators.steps.shrink import by_leaves
+from opttree.estimators.steps.shrink import TRIAL_PASSES, by_leaves
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.methods.table import estimator
 from opttree.model.tree import Tree
@@ -19,6 +19,7 @@ from opttree.statement import TreeProblem
 __all__ = ["TAOClassifier", "TAORegressor"]
 
 INITS = ("auto", "random", "cart", "cluster", "hinge")
+FLOOR_PASSES = 6  # of trees by which depths and penalties are chosen: see experiments/benchmarks/passes.py
 NODES = ("newton", "liblinear", "sklearn")
 
 
@@ -28,9 +29,10 @@ def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None)
 
 
 def _trial(options: Estimator, problem: TreeProblem) -> tuple[Any, TreeProblem]:
-    """One start alone; where ``init`` is a tree of all rows, from the usual initial tree."""
+    """One start of a few passes; where ``init`` is a tree of all rows, from the usual initial tree."""
     given = isinstance(options.init, Tree)
-    return _tao(options, problem, _usual_init(options, problem) if given else _initial(options, problem)), problem
+    tao = _tao(options, problem, _usual_init(options, problem) if given else _initial(options, problem))
+    return replace(tao, max_iter=min(tao.max_iter, TRIAL_PASSES)), problem
 
 
 def _tao(options: Estimator, problem: TreeProblem, init: Any) -> Any:
@@ -94,6 +96,7 @@ RECIPE = Recipe(
     terms=_terms,
     outputs=output_units,
     sparse_from=0,
+    trial_limits={"max_iter": FLOOR_PASSES},
     shrink=Shrink(default=lambda options: not is_printed(options) and by_leaves(options), trial=_trial),
     check=_check,
 )

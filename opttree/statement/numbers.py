@@ -17,13 +17,20 @@ NUMBERS = 2**18  # of a table, that are looked at together, at least a column: m
 ROUNDING = 16.0 * np.finfo(np.float64).eps  # a relative range that is rounding error, as in a total of shares
 
 
-def check_numbers(name: str, values: NDArray[np.float64]) -> None:
-    """ValueError, with ``name``, unless all numbers of the array are finite and at most `LARGEST` in size."""
+def are_small(values: NDArray[np.float64]) -> bool:
+    """Whether all numbers of the array are finite and far smaller than `LARGEST`: in one pass, without an array of its
+    size.
+    """
     flat = np.ascontiguousarray(values).ravel()
     with np.errstate(over="ignore", invalid="ignore"):
-        squares = float(np.einsum("i,i->", flat, flat))  # one pass, and no array of the size of ``values``
-    if squares <= LARGEST**2:
+        return bool(np.einsum("i,i->", flat, flat) <= LARGEST**2)
+
+
+def check_numbers(name: str, values: NDArray[np.float64]) -> None:
+    """ValueError, with ``name``, unless all numbers of the array are finite and at most `LARGEST` in size."""
+    if are_small(values):
         return
+    flat = np.ascontiguousarray(values).ravel()
     if not np.isfinite(flat).all():
         raise ValueError(f"{name} must be finite; got {flat[~np.isfinite(flat)][0]}")
     if (largest := float(np.abs(flat).max())) > LARGEST:

@@ -75,11 +75,15 @@ def observations(problem: TreeProblem) -> NDArray[np.int64]:
     return order[first]
 
 
-def shrinker(problem: TreeProblem, tree: Tree, ridge: float | None = None) -> NodeMoments | Softened:
-    """What shrinks the leaves of a tree of the problem, by its method ``shrunk(strength)``; ``ridge`` is the root's."""
+def shrinker(
+    problem: TreeProblem, tree: Tree, ridge: float | None = None, count: int | None = None
+) -> NodeMoments | Softened:
+    """What shrinks the leaves of a tree of the problem, by its method ``shrunk(strength)``; ``ridge`` is the root's,
+    ``count`` the number of `observations` where it is known.
+    """
     if tree.classes is not None and tree.linear_leaves:
         return Softened(tree)
-    return NodeMoments(problem, tree, ROOT_RIDGE if ridge is None else ridge)
+    return NodeMoments(problem, tree, ROOT_RIDGE if ridge is None else ridge, count)
 
 
 def softer(shares: Floats, temperature: float) -> Floats:
@@ -112,13 +116,13 @@ class NodeMoments:
     strengths.
     """
 
-    def __init__(self, problem: TreeProblem, tree: Tree, ridge: float = ROOT_RIDGE) -> None:
+    def __init__(self, problem: TreeProblem, tree: Tree, ridge: float = ROOT_RIDGE, count: int | None = None) -> None:
         self.problem, self.tree, self.ridge = problem, tree, ridge
         leaf = problem.leaves_of(tree)
         # leaves of classes with equations hold scores; where a tree of theirs has constant leaves, these are shares
         linear = problem.leaves == "linear" and not problem.is_classification
         used = problem.n_features + 1 if linear else 1
-        weight = problem.w * len(observations(problem))
+        weight = problem.w * (len(observations(problem)) if count is None else count)
         Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)] if problem.is_classification else problem.Y
         self.G = np.zeros((tree.n_nodes, used, used))
         self.c = np.zeros((tree.n_nodes, used, Y.shape[1]))
@@ -154,7 +158,8 @@ class NodeMoments:
         for t in range(tree.n_branches):
             kids = tree.children[t]
             residual = self.c[kids] - self.G[kids] @ models[t]
-            models[kids] = models[t] + np.linalg.solve(self.G[kids] + own_share, residual)
+            own = self.G[kids] + own_share
+            models[kids] = models[t] + (residual / own if used == 1 else np.linalg.solve(own, residual))
         leaves = models[tree.n_branches :].transpose(0, 2, 1)
         coefs = leaves[:, :, :-1] if used > 1 else None
         shrunk = replace(tree, values=leaves[:, :, -1], coefs=coefs, lower=None, upper=None, link="identity")

@@ -675,7 +675,7 @@ def raw_columns(X: Any, columns: Sequence[Column], read: Collection[int] | None 
             raise ValueError(f"X must have the columns the model was trained on; got none called {absent[0]!r}")
         n, of = frame.shape[0], {j: frame.get_column(places[columns[j].name]) for j in wanted}
     return [
-        _raw(of[j], column) if j in of else [""] * n if column.is_category else np.full(n, np.nan)
+        raw_column(of[j], column) if j in of else [""] * n if column.is_category else np.full(n, np.nan)
         for j, column in enumerate(columns)
     ]
 
@@ -745,7 +745,7 @@ def _is_number(value: Any) -> bool:
     return hasattr(value, "__float__") and not isinstance(value, str) and np.ndim(value) == 0
 
 
-def _raw(values: Any, column: Column) -> Any:
+def raw_column(values: Any, column: Column) -> Any:
     """One column, an array or a column of narwhals, as `raw_columns` says."""
     import narwhals as nw
 
@@ -772,7 +772,7 @@ def _raw(values: Any, column: Column) -> Any:
         values = np.array([None, *values.to_list()], object)[1:]
     elif values.dtype.kind in "biuf":
         return _finite(_no_dates(values.astype(np.float64), column), column)
-    return _finite(np.array([_as_number(v, column) for v in values.tolist()], np.float64), column)
+    return _finite(np.array([as_number(v, column) for v in values.tolist()], np.float64), column)
 
 
 def _no_dates(numbers: Floats, column: Column) -> Floats:
@@ -783,7 +783,7 @@ def _no_dates(numbers: Floats, column: Column) -> Floats:
     return numbers
 
 
-def _as_number(value: Any, column: Column) -> float:
+def as_number(value: Any, column: Column) -> float:
     if _is_missing(value):
         return np.nan
     if column.kind == "date":

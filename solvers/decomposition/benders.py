@@ -392,8 +392,11 @@ class _Run(Loop):
     def start(self, n_columns: int) -> Floats | None:
         """The incumbent as a point, or None."""
         assert self.tree is not None
-        snapped = self.program.candidates.nearest(self.tree, self.problem.X)
-        point = self.program.encode(self.problem.fit_leaves(self.problem.live(snapped)))
+        own = self.problem.live(self.tree)
+        point = self.program.encode(own)
+        if point is None:  # its splits are equal to candidates that stand for several
+            moved = self.fitted(self.problem.live(self.program.candidates.nearest(own, self.problem.X)))
+            point = None if moved is None or self.problem.violation(moved) else self.program.encode(moved)
         if point is None or n_columns > len(point):  # without the variables of features
             return None
         return point

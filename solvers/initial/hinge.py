@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
 
+from opttree.kernels.passes import hinges
 from opttree.kernels.routing import goes_left, project
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from opttree.wide.leaves import fit_linear
-from solvers.initial.base import Floats, Growth, Initial, Rows, Split, grow, weighted_quantile
+from opttree.wide.leaves import fit_linear, takes
+from solvers.initial.base import Floats, Growth, Initial, Rows, Split, grown, weighted_quantile
+
+WORK = 30_000_000  # rows times squares of features, from which the clock is looked at after each move
 
 
 @dataclass(frozen=True)
@@ -77,39 +81,23 @@ class HingeInit(Initial):
         def split(rows: Rows, depth: int) -> Generator[None, None, Split | None]:
             if rows.size < 2 * fewest:
                 return None
-            w = problem.w[rows] / problem.w[rows].sum()
+            node = _node(problem, rows, problem.w[rows] / problem.w[rows].sum(), self.ridge)
             t = target[rows]
             if t.shape[1] > 1:
-                residual = (t - self._fitted(problem, rows, w, t)) * np.sqrt(w)[:, None]
+                residual = (t - node.answers(t)) * np.sqrt(node.w)[:, None]
                 t = t @ np.linalg.eigh(residual.T @ residual)[1][:, -1:]
-            residual = (t - self._fitted(problem, rows, w, t))[:, 0]
-            best, best_error = None, float(np.sum(w * residual**2))
-            for direction in self._directions(problem, rows, w, residual, rng):
-                z = project(problem.X, rows, direction)
-                boundary = direction, weighted_quantile(z, w)
-                for _ in range(self.n_moves):
-                    yield
-                    right = ~goes_left(problem.X, boundary[0], boundary[1], rows)
-                    if min(right.sum(), (~right).sum()) < fewest:
-                        break
-                    low = self._ridge(problem, rows[~right], w[~right], t[~right])
-                    high = self._ridge(problem, rows[right], w[right], t[right])
-                    on_low, on_high = (project(problem.X, rows, c[0]) + v[0] for v, c in (low, high))
-                    error = float(np.sum(w * (t[:, 0] - np.where(right, on_high, on_low)) ** 2))
-                    if error < best_error:
-                        best, best_error = boundary, error
-                    # the right side is where its model is larger (max) or smaller (min)
-                    convex = np.sum(w * (t[:, 0] - np.maximum(on_low, on_high)) ** 2)
-                    concave = np.sum(w * (t[:, 0] - np.minimum(on_low, on_high)) ** 2)
-                    sign = 1.0 if convex <= concave else -1.0
-                    boundary = sign * (high[1][0] - low[1][0]), float(sign * (low[0][0] - high[0][0]))
-            if best is None or not best[0].any():
+            residual = (t - node.answers(t))[:, 0]
+            best = np.append(np.zeros(problem.n_features + 1), np.sum(node.w * residual**2))
+            for direction in self._directions(node, residual, rng):
+                boundary = np.append(direction, weighted_quantile(project(problem.X, rows, direction), node.w))
+                yield from node.move(np.ascontiguousarray(t[:, 0]), boundary, self.n_moves, fewest, best)
+            if not best[:-2].any():
                 return None
-            scale = float(np.linalg.norm(best[0]))
-            return best[0] / scale, best[1] / scale
+            scale = float(np.linalg.norm(best[:-2]))
+            return best[:-2] / scale, best[-2] / scale
 
-        tree = yield from grow(problem, split)
-        yield self._prune(problem, tree, target)
+        tree, _leaf = yield from grown(problem, split)
+        yield self._prune(problem, problem.enforce_min_leaf(tree), target)
 
     def _prune(self, problem: TreeProblem, tree: Tree, target: Floats) -> Tree:
         """Replace subtrees by leaves if they do not justify their parameters."""
@@ -123,7 +111,7 @@ class HingeInit(Initial):
                 rows_of[t] = np.concatenate([rows_of.pop(int(kid)) for kid in tree.children[t]])
             rows = rows_of[t]
             w, y = problem.w[rows], target[rows]
-            error[t] = np.sum(w[:, None] * (y - self._fitted(problem, rows, w, y)) ** 2)
+            error[t] = np.sum(w[:, None] * (y - _node(problem, rows, w, self.ridge).answers(y)) ** 2)
             if t >= tree.n_branches:
                 continue
             kids = tree.children[t]
@@ -137,19 +125,71 @@ class HingeInit(Initial):
                 below[t], n_leaves[t] = below[t][:1], 1
         return problem.fit_leaves(tree.keep(stays[tree.n_branches :]))
 
-    def _ridge(self, problem: TreeProblem, rows: Rows, w: Floats, t: Floats) -> tuple[Floats, Floats]:
-        """Ridge models of ``t (m, K)``: intercepts (K,) and weights (K, p)."""
-        value, coef = np.zeros(t.shape[1]), np.zeros((t.shape[1], problem.n_features))
-        fit_linear(problem.X, rows, w, t, 0.0, self.ridge * w.sum(), value, coef)
-        return value, coef
-
-    def _fitted(self, problem: TreeProblem, rows: Rows, w: Floats, t: Floats) -> Floats:
-        """Fitted values (m, K) of the ridge models."""
-        value, coef = self._ridge(problem, rows, w, t)
-        return np.stack([project(problem.X, rows, c) for c in coef], axis=1) + value
-
-    def _directions(self, problem: TreeProblem, rows: Rows, w: Floats, residual: Floats, rng: Rng) -> Iterator[Floats]:
+    def _directions(self, node: _Node, residual: Floats, rng: Rng) -> Iterator[Floats]:
         for signal in (np.abs(residual), residual**2):
-            yield self._ridge(problem, rows, w, signal[:, None])[1][0]
+            yield node.models(signal[:, None])[0, :-1]
         for _ in range(self.n_random):
-            yield rng.normal(size=problem.n_features)
+            yield rng.normal(size=node.X.shape[1])
+
+
+class _Node:
+    """The rows of a node, with the ridge models of outcomes on them."""
+
+    def __init__(self, X: Any, rows: Rows, w: Floats, ridge: float) -> None:
+        self.X, self.rows, self.w, self.ridge = X, rows, w, ridge
+
+    def models(self, T: Floats, some: Any = slice(None)) -> Floats:
+        """(K, p + 1) weights and constants for the columns of ``T (m, K)``, on ``some`` of the rows."""
+        value, coef = np.zeros(T.shape[1]), np.zeros((T.shape[1], self.X.shape[1]))
+        w = self.w[some]
+        fit_linear(self.X, self.rows[some], w, T[some], 0.0, self.ridge * w.sum(), value, coef)
+        return np.column_stack([coef, value])
+
+    def answers(self, T: Floats) -> Floats:
+        """(m, K) what the models answer."""
+        models = self.models(T)
+        return np.stack([project(self.X, self.rows, v[:-1]) for v in models], axis=1) + models[:, -1]
+
+    def move(self, t: Floats, boundary: Floats, moves: int, fewest: int, best: Floats) -> Iterator[None]:
+        """`opttree.kernels.passes.hinges.move_boundary`, for tables of any kind and width."""
+        w = self.w
+        for _ in range(moves):
+            yield
+            right = ~goes_left(self.X, boundary[:-1], boundary[-1], self.rows)
+            if min(right.sum(), (~right).sum()) < fewest:
+                return
+            low, high = (self.models(t[:, None], side)[0] for side in (~right, right))
+            on_low, on_high = (project(self.X, self.rows, v[:-1]) + v[-1] for v in (low, high))
+            error = float(np.sum(w * (t - np.where(right, on_high, on_low)) ** 2))
+            if error < best[-1]:
+                best[:] = np.append(boundary, error)
+            # the right side is where its model is larger (max) or smaller (min)
+            convex = np.sum(w * (t - np.maximum(on_low, on_high)) ** 2)
+            concave = np.sum(w * (t - np.minimum(on_low, on_high)) ** 2)
+            sign = 1.0 if convex <= concave else -1.0
+            boundary[:] = sign * np.append(high[:-1] - low[:-1], low[-1] - high[-1])
+
+
+class _DenseNode(_Node):
+    """The same for few features of a dense table, compiled: one Gram matrix for all outcomes."""
+
+    def __init__(self, X: Any, rows: Rows, w: Floats, ridge: float) -> None:
+        super().__init__(X, rows, w, ridge)
+        self.gram = hinges.gram_of(X, rows, w)
+
+    def models(self, T: Floats, some: Any = slice(None)) -> Floats:
+        found: Floats = hinges.ridge_models(self.X, self.rows, self.w, T, self.gram, self.ridge)
+        return found
+
+    def move(self, t: Floats, boundary: Floats, moves: int, fewest: int, best: Floats) -> Iterator[None]:
+        at_once = moves if self.rows.size * self.X.shape[1] ** 2 < WORK else 1
+        for _ in range(0, moves, at_once):
+            yield
+            given = self.X, self.rows, self.w, t, self.gram, boundary
+            if not hinges.move_boundary(*given, at_once, fewest, self.ridge, best):
+                return
+
+
+def _node(problem: TreeProblem, rows: Rows, w: Floats, ridge: float) -> _Node:
+    narrow = not (problem.is_sparse or takes(problem.n_features, 1))
+    return (_DenseNode if narrow else _Node)(problem.X, rows, w, ridge)

@@ -121,6 +121,11 @@ class Run:
 
     def __init__(self, compiled: Program, limits: Limits, start: Floats | None) -> None:
         self.compiled, self.verbose = compiled, limits.verbose
+        program = compiled.program
+        if start is not None and np.any(
+            (start < program["col_lower_"] - TIGHT) | (start > program["col_upper_"] + TIGHT)
+        ):
+            start = None  # HiGHS would take its value for a bound
         self.events: deque[Progress] = deque()
         self.root_seconds: float | None = None
         self._outcome: Outcome | None = None

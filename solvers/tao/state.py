@@ -149,11 +149,9 @@ class State:
         take = np.diff(level.start) > 0
         caring = (self.slot >= 0) & (self.u != 0.0)
         take &= np.bincount(self.slot[caring], minlength=nodes.size) > 0
-        penalised, current = cost + level.penalties(A), current_cost + level.penalties(self.A[nodes])
-        if exact:
-            take &= penalised < current * (1.0 - 1e-9)
-        if self.improve:
-            take &= penalised <= current
+        if exact or self.improve:
+            penalised, current = cost + level.penalties(A), current_cost + level.penalties(self.A[nodes])
+            take &= penalised < current * (1.0 - 1e-9) if exact else penalised <= current
         if self.problem.min_leaf > 1:
             take &= ~self._starves_a_leaf(nodes, A, b)
         chosen = nodes[take]

@@ -362,6 +362,7 @@ class Folds:
             "on_interrupt": "keep",
             "random_state": self.seed,
         }
+        changes |= {name: min(getattr(options, name), most) for name, most in options.recipe.trial_limits.items()}
         shrinks = options.recipe.shrink is not None and options.leaf_shrinkage in (None, "cv")
         if shrinks:
             changes["leaf_shrinkage"] = 0.0

@@ -16,7 +16,7 @@ from opttree.estimators.recipe import Estimator, Fit, Rows, has_costs, has_numbe
 from opttree.estimators.steps.tails import Limits
 from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
-from opttree.statement.numbers import check_numbers
+from opttree.statement.numbers import are_small, check_numbers
 from opttree.tables.checks import as_given, check_columns, check_target
 from opttree.tables.describe import warn_of_table
 from opttree.tables.encoder import TableEncoder, as_array, check_table, needs_encoding, signs_of
@@ -116,6 +116,9 @@ def read_new(options: Estimator, X: Any) -> Any:
         Z = as_rows(validate_data(options, X, reset=False, **SPARSE))
         check_numbers("X", Z.data)
         return Z
+    Z = None if isinstance(encoder, TableEncoder) else _plain(options, X)
+    if Z is not None:
+        return Z if encoder is None else encoder.encoding_.encode(list(Z.T))
     X = as_given(X)
     if isinstance(encoder, Limits):
         how = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
@@ -128,6 +131,23 @@ def read_new(options: Estimator, X: Any) -> Any:
         Z = validate_data(options, X, reset=False, dtype=np.float64, order="C")
     check_numbers("X", Z)
     return Z
+
+
+def _plain(options: Estimator, X: Any) -> Floats | None:
+    """New rows of an array or of pandas whose columns are those of the fit, if all are numbers; None where the checks
+    of scikit-learn, which take a millisecond, must look at them.
+    """
+    names = getattr(options, "feature_names_in_", None)
+    if names is not None:
+        if type(X).__name__ != "DataFrame" or not type(X).__module__.startswith("pandas"):
+            return None
+        if X.columns.tolist() != names.tolist():
+            return None
+        X = X.to_numpy()
+    if type(X) is not np.ndarray or X.dtype.kind not in "fiu" or X.ndim != 2 or not len(X):
+        return None
+    Z = np.ascontiguousarray(X, np.float64)
+    return Z if X.shape[1] == options.n_features_in_ and are_small(Z) else None
 
 
 def read_eval_set(options: Estimator, eval_set: Any, fit: Fit) -> TreeProblem | None:

@@ -39,6 +39,7 @@ STRENGTHS = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 LEAST_PROBABILITY = 1e-6  # of the true class of a held-out row, as the log loss of a statement is capped
 TEMPERATURES = (1.0, 1.15, 1.3, 1.5, 2.0, 3.0)
 FOLDS = 3
+TRIAL_PASSES = 3  # of TAO: more do not choose better strengths, see experiments/benchmarks/shrinkage.py
 TRIAL_PENALTY = 1e-4  # l1, on splits and linear leaves of the trees of TAO by which the strength is chosen
 FEWEST, MOST_ROWS = 12, 20_000  # rows that differ, below which nothing is held out, and of which that many are used
 SHARE = 0.3  # of the time limit, for the fits that choose the strength
@@ -140,7 +141,7 @@ def answer_fold(
         return False
     train.forget_order()
     stated.forget_order()
-    moments = shrinker(train, as_tree(result.tree))
+    moments = shrinker(train, as_tree(result.tree), count=train.n_samples)
     held_out = parts.problem.X[parts.rows[held]]
     leaf = moments.tree.apply(held_out)  # the shrunk trees have its splits
     for number, strength in enumerate(strengths_of(parts.problem)):
@@ -194,7 +195,9 @@ def quick_trial(problem: TreeProblem, solver: Any) -> tuple[Solver, TreeProblem]
     if problem.is_classification and problem.leaves == "linear":
         return replace(solver, n_starts=1), problem
     init = solvers.HingeInit() if problem.leaves == "linear" else solvers.CartInit()
-    return solvers.TAO(init=init), problem.restated(penalties=L1(splits=TRIAL_PENALTY, leaves=TRIAL_PENALTY))
+    return solvers.TAO(init=init, max_iter=TRIAL_PASSES), problem.restated(
+        penalties=L1(splits=TRIAL_PENALTY, leaves=TRIAL_PENALTY)
+    )
 
 
 def strengths_of(problem: TreeProblem) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from opttree import TreeProblem
-from opttree.constraints import AnswerLimit, MaxDifference, MaxShare, MaxSplits
+from opttree.constraints import AnswerLimit, ForbidSplit, MaxDifference, MaxShare, MaxSplits
 from opttree.problems.mip.cuts import CutProgram
 from solvers import MIP, Benders, BranchAndBound, Cut, SolverError, instances, solve
 from solvers.core.incumbent import Incumbent
@@ -30,6 +30,13 @@ def drawn(seed=0, n=60, p=4):
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 2, size=(n, p)).astype(float)
     return X, ((X[:, 0] != X[:, 1]) ^ (rng.random(n) < 0.15)).astype(int)
+
+
+@pytest.mark.parametrize("seed", [44, 301])
+def test_the_start_has_no_forbidden_split(seed):
+    """Of equal splits one of a forbidden feature was named, and HiGHS took the value of this start for a bound."""
+    problem = constraint_oracle.instance(ForbidSplit, seed)
+    assert constraint_oracle.disagreement(problem, "Benders", constraint_oracle.optimum(problem)) is None
 
 
 @pytest.mark.usefixtures("needs_data")
