@@ -19,7 +19,7 @@ from opttree.statement import TreeProblem
 __all__ = ["TAOClassifier", "TAORegressor"]
 
 INITS = ("auto", "random", "cart", "cluster", "hinge")
-FLOOR_PASSES = 6  # of trees by which depths and penalties are chosen: see experiments/benchmarks/passes.py
+FLOOR_PASSES = 10  # of trees by which depths and penalties are chosen: six choose worse, forty no better
 NODES = ("newton", "liblinear", "sklearn")
 
 
@@ -32,7 +32,8 @@ def _trial(options: Estimator, problem: TreeProblem) -> tuple[Any, TreeProblem]:
     """One start of a few passes; where ``init`` is a tree of all rows, from the usual initial tree."""
     given = isinstance(options.init, Tree)
     tao = _tao(options, problem, _usual_init(options, problem) if given else _initial(options, problem))
-    return replace(tao, max_iter=min(tao.max_iter, TRIAL_PASSES)), problem
+    passes = 1 if problem.splits == "axis" else TRIAL_PASSES
+    return replace(tao, max_iter=min(tao.max_iter, passes)), problem
 
 
 def _tao(options: Estimator, problem: TreeProblem, init: Any) -> Any:

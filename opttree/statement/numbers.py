@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.kernels.passes.sorting import stable_order
 from opttree.kernels.passes.thresholds import RELATIVE_GAP, between as between
 
 LARGEST = 1e150  # largest size of a number in X and y: its square, and sums of such squares over rows, are finite
@@ -75,7 +76,7 @@ def in_same_order(X: NDArray[np.float64], Z: NDArray[np.float64]) -> None:
     width = max(NUMBERS // max(len(X), 1), 1)
     for first in range(0, X.shape[1], width):
         here = slice(first, first + width)
-        rows = np.argsort(X[:, here], axis=0, kind="stable")
+        rows = stable_order(np.ascontiguousarray(X[:, here].T)).T
         new = np.diff(np.take_along_axis(X[:, here], rows, 0), axis=0) > 0.0
         merged = new & (np.diff(np.take_along_axis(Z[:, here], rows, 0), axis=0) <= 0.0)
         for j in np.flatnonzero(merged.any(axis=0)).tolist():
@@ -97,8 +98,7 @@ def orders_of(X: NDArray[np.float64]) -> NDArray[np.int32]:
     """(p, n) rows in increasing order of each feature."""
     order, width = np.empty(X.shape[::-1], np.int32), max(NUMBERS // max(len(X), 1), 1)
     for first in range(0, len(order), width):
-        columns = np.ascontiguousarray(X[:, first : first + width].T)
-        order[first : first + width] = np.argsort(columns, axis=1, kind="stable")
+        order[first : first + width] = stable_order(np.ascontiguousarray(X[:, first : first + width].T))
     return order
 
 
@@ -106,7 +106,7 @@ def ranks_of(values: NDArray[Any], order: NDArray[np.integer] | None = None) -> 
     """(p, n) the number of each value among the different values of its row; ``order``: positions that sort the rows of
     ``values (p, n)``.
     """
-    order = np.argsort(values, axis=1, kind="stable") if order is None else order
+    order = stable_order(values) if order is None else order
     value = np.take_along_axis(values, order, 1)
     rank, ranks = np.zeros(order.shape, np.int32), np.empty(order.shape, np.int32)
     np.cumsum(value[:, 1:] > value[:, :-1], axis=1, out=rank[:, 1:])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.passes import alternation
+from opttree.kernels.passes import alternation, binned
 from opttree.kernels.smooth import vectors
 from opttree.model.convert import as_tree
 from opttree.model.structure import writable
@@ -23,7 +23,10 @@ from solvers.ensembles.growth_options import SPLIT_LASSO, GrowthOptions
 from solvers.initial.cart import features_in_time
 from solvers.tao.tao import TAO
 
+Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
+SAME = 1e-5  # what rounding leaves of differences between sums of two outputs
+MOST_BINNED = 16  # outputs, up to which randomised trees are grown on features in bins
 CART_ROWS = 4  # scikit-learn's tree is grown down to one row per this many parameters of a linear leaf
 CART_FEATURES = 0.5  # share of random features for each of its splits
 PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
@@ -55,6 +58,7 @@ class Shared:
     wide: bool = False  # whether oblique trees are those of `TAO`: Gram matrices of linear leaves are too large
     by_root: bool = False  # whether CART's trees look at the square root of the features: classes, sparse tables
     table: Any = None  # a sparse X, in whose place ``X`` is then one column of zeros: leaves are constant
+    made: list[Any] = field(default_factory=list)  # `bins`, once there
 
     @classmethod
     def of(
@@ -108,6 +112,18 @@ class Shared:
     def rows(self) -> Any:
         """The features of all rows, dense or sparse."""
         return self.X if self.table is None else self.table
+
+    @property
+    def takes_bins(self) -> bool:
+        """Whether randomised trees are grown on features in bins."""
+        return self.table is None and self.options.monotone is None and self.Y.shape[1] <= MOST_BINNED
+
+    @property
+    def bins(self) -> tuple[NDArray[np.uint8], list[Floats]]:
+        """The features in bins, see `opttree.kernels.passes.binned.in_bins`; made once for all copies of this."""
+        if not self.made:
+            self.made.append(binned.in_bins(self.X))
+        return self.made[0]
 
     @property
     def leaf_lasso(self) -> float:
@@ -339,6 +355,25 @@ def extra(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tup
     return tree, tree.apply(shared.rows).astype(np.int64) - tree.n_branches
 
 
+def binned_tree(
+    shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, depth: int, fewest: int, max_features: float
+) -> Tree:
+    """`scikit_tree` on features in bins, with the best of its splits."""
+    wanted, p = shared.options.max_features or max_features, shared.X.shape[1]
+    count = int(wanted) if isinstance(wanted, (int, np.integer)) else max(int(wanted * p), 1)
+    codes, ends = shared.bins
+    fewest, seed = max(shared.min_leaf, fewest), int(rng.integers(2**31 - 1))
+    Y = shared.Y
+    if Y.shape[1] == 2 and float(np.ptp(Y.sum(axis=1))) <= SAME:  # of two classes one says it
+        Y = np.ascontiguousarray(Y[:, :1])
+    grown = binned.grow(codes, rows.copy(), Y, sample.w, depth, fewest, min(count, p), seed)
+    inner = np.flatnonzero(grown.left >= 0)
+    A, b = np.zeros((grown.left.size, p)), np.zeros(grown.left.size)
+    A[inner, grown.feature[inner]] = 1.0
+    b[inner] = [ends[j][c] for j, c in zip(grown.feature[inner], grown.cut[inner], strict=True)]
+    return Tree.from_links(grown.left, grown.right, A, b, np.zeros((b.size, shared.Y.shape[1])))
+
+
 def scikit_tree(
     shared: Shared,
     sample: Any,
@@ -352,6 +387,8 @@ def scikit_tree(
     """scikit-learn's tree on a sample; each split is the best over a random subset of the features, for classes of a
     sparse table by default over the square root of their number, and over fewer where time is short.
     """
+    if splitter == "best" and shared.takes_bins:
+        return binned_tree(shared, sample, rows, rng, depth, fewest, max_features)
     if shared.by_root and splitter == "best":
         max_features = max(round(math.sqrt(shared.rows.shape[1])), 1)
     from sklearn.tree import DecisionTreeRegressor

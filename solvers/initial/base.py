@@ -11,6 +11,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.kernels.passes.sorting import stable_order
 from opttree.kernels.passes.thresholds import between
 from opttree.kernels.routing import goes_left
 from opttree.model.tree import Tree
@@ -125,7 +126,7 @@ def grown(problem: TreeProblem, split: SplitNode) -> Generator[None, None, tuple
 
 def weighted_quantile(values: Floats, weights: Floats, share: float = 0.5) -> float:
     """A cut below which values have about ``share`` of the weight: the midpoint of two different neighbours."""
-    order = np.argsort(values, kind="stable")
+    order = stable_order(values)
     cumulative = np.cumsum(weights[order])
     k = int(np.searchsorted(cumulative, share * cumulative[-1] * (1 - 1e-12)))
     ordered = values[order]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.kernels.passes import cart
 from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
 from opttree.runtime.clock import seconds_left
@@ -41,6 +42,8 @@ def features_in_time(n: int, p: int, depth: int, wanted: float | str | None) -> 
 
 
 LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well
+SAMPLE, VARIED = 256, 0.1  # rows that are looked at, and the share of neighbours that must differ
+DEEP = 12  # levels, beyond which scikit-learn's tree, node by node, is quicker
 CLOSE = 1e-7  # values that scikit-learn takes for equal
 
 
@@ -100,6 +103,9 @@ class CartInit(Initial):
         if problem.depth == 0 or same or not weight.any() or np.ptp(problem.Y, axis=0).max() == 0.0:
             yield problem.one_leaf()
             return
+        if self._compiles(problem, loss.criterion):
+            yield problem.fit_leaves(problem.enforce_min_leaf(self._grown(problem, y, weight, rng)))
+            return
         kind = DecisionTreeClassifier if loss.criterion in ("gini", "entropy") else DecisionTreeRegressor
         # on a sparse table scikit-learn's search for medians takes the square of the rows for each column
         by_squares = problem.is_sparse and loss.criterion == "absolute_error"
@@ -130,6 +136,30 @@ class CartInit(Initial):
         elif not fits:
             tree = tree.unscale(np.zeros(unit.size), unit)
         yield problem.fit_leaves(problem.enforce_min_leaf(tree))
+
+    def _compiles(self, problem: TreeProblem, criterion: str) -> bool:
+        """Whether the tree is grown by our kernels: the same algorithm, in double precision and on presorted rows."""
+        usual = self.ccp_alpha == 0.0 and self.splitter == "best" and criterion in ("squared_error", "gini")
+        some = features_in_time(problem.n_samples, problem.n_features, problem.depth, self.max_features)
+        if not usual or some is not None or problem.is_sparse or problem.depth > DEEP:
+            return False
+        sample = np.sort(problem.X[:: max(problem.n_samples // SAMPLE, 1)], axis=0)
+        return float(np.mean(np.diff(sample, axis=0) > 0.0)) > VARIED  # of few values scikit-learn's is the quicker one
+
+    def _grown(self, problem: TreeProblem, y: Any, weight: Any, rng: Rng) -> Tree:
+        """The tree, its leaves not fitted."""
+        weight, n_classes = weight / weight.max(), problem.n_outputs if problem.is_classification else 0
+        Y = problem.Y if n_classes else np.reshape(y, (len(weight), -1)).astype(np.float64)
+        label = Y[:, 0].astype(np.intp) if n_classes else np.zeros(len(weight), np.intp)
+        Y = Y if n_classes else Y - np.average(Y, axis=0, weights=weight)
+        least, ties = max(self.min_rows, problem.min_leaf), rng.permutation(problem.n_features)
+        X, order, depth = problem.X, problem.presorted, problem.depth
+        left, right, feature, b = cart.grow(X, order, Y, label, weight, depth, least, n_classes, ties)
+        A = np.zeros((len(left), problem.n_features))
+        inner = np.flatnonzero(np.array(left) >= 0)
+        A[inner, np.array(feature)[inner]] = 1.0
+        values = np.zeros((len(left), problem.n_outputs))
+        return Tree.from_links(np.array(left), np.array(right), A, np.array(b), values, problem.classes)
 
 
 def of_ranks(tree: Tree, X: Any) -> Tree:

@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from opttree.kernels import records, routing
 from opttree.kernels.losses import codes
-from opttree.kernels.passes import reduced
+from opttree.kernels.passes import reduced, whole
 from opttree.kernels.routing import is_sparse
 from opttree.model.structure import writable
 from opttree.model.tree import LINKS, Tree
 from opttree.problems import LevelProblem
 from opttree.statement import L1, L2, TreeProblem
 from opttree.wide import leaves as wide
+from opttree.wide.rows import WIDE
+from solvers.nodes import NewtonNode
 
 Floats = NDArray[np.float64]
 GROUP_WORK = 4_000_000  # numbers of X read per group of nodes, between two checks of the clock
@@ -81,6 +83,20 @@ class State:
         depth = self.depth[: self.n_branches]
         for d in range(int(depth.max(initial=-1)) + 1):
             yield np.flatnonzero(depth == d)
+
+    def whole_pass(self, node_solver: NewtonNode) -> bool:
+        """All levels at once, compiled, where that is worth it; False where they are to be refitted one by one."""
+        problem, leaves = self.problem, self.leaf_arrays
+        X, code = problem.X, problem.loss_code
+        plain = not (problem.is_sparse or self.improve or problem.min_leaf > 1 or problem.splits == "axis")
+        work = problem.n_samples * problem.n_features * (int(self.depth.max()) + 1)
+        if not plain or code == codes.TABLE or work > GROUP_WORK or X.shape[1] > WIDE or wide.by_products(X, leaves):
+            return False
+        l1, l2 = problem.strength(L1, "splits"), problem.strength(L2, "splits")
+        nodes = whole.Nodes(float(l1), float(l2), float(self.split_lasso), node_solver.tol, node_solver.max_iter)
+        depth, link = self.depth[: self.n_branches], LINKS[self.link]
+        whole.whole_pass(self._rows(leaves), self._tree, leaves, code, link, depth, self._tracks, nodes)
+        return True
 
     def reduced_problems(self, nodes: NDArray[np.int64]) -> tuple[LevelProblem, Floats]:
         """The node problems of one level (Theorem 3.2), and the cost of each node's current split."""

@@ -211,8 +211,10 @@ class TAO(Solver):
         for iteration in range(self.max_iter):
             linear = problem.leaves == "linear" and not (constant_first and iteration < self.constant_iterations)
             before = state.snapshot()
-            for nodes in state.levels():
-                yield from self._update_level(state, nodes, node_solver, rng)
+            yield None
+            if not (type(node_solver) is NewtonNode and state.whole_pass(node_solver)):
+                for nodes in state.levels():
+                    yield from self._update_level(state, nodes, node_solver, rng)
             state.fit_leaves(linear)
             last, (tree, objective) = objective, state.pruned()
             if self.accept == "improve" and objective > last * (1.0 + 1e-12):

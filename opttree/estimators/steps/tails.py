@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.estimators.recipe import Estimator, Rows
+from opttree.kernels.passes.sorting import stable_order
 from opttree.tables.encoder import TableEncoder
 from opttree.tables.encoding import Encoding, Value
 from opttree.wide.sparse import is_sparse
@@ -34,7 +35,7 @@ def limits_of(options: Estimator, rows: Rows) -> Floats | None:
 def _limits(X: Floats, weight: Floats, may: NDArray[np.bool_]) -> Floats | None:
     """Limits (2, p) of the columns that ``may`` have some, infinite for those that need none; None if none does."""
     X, weight = X[weight > 0.0], weight[weight > 0.0]
-    order = np.argsort(X, axis=0, kind="stable")
+    order = stable_order(np.ascontiguousarray(X.T)).T
     share = np.cumsum(weight[order], axis=0) / weight.sum()
     first = np.argmax(share >= TAIL - 1e-12, axis=0), np.argmax(share >= 1.0 - TAIL - 1e-12, axis=0)
     low, high = (np.take_along_axis(X, order[place, range(X.shape[1])][None], axis=0)[0] for place in first)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels.exact import states
+from opttree.kernels.passes.sorting import stable_order
 from opttree.kernels.passes.thresholds import between
 from opttree.kernels.routing import goes_left
 from opttree.model.tree import Tree
@@ -142,7 +143,7 @@ def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
     n, p = X.shape
     A, b, cuts, start, features = [], [], [], [0], []
     normals = np.eye(p)
-    order = np.argsort(X, axis=0, kind="stable").T.astype(np.int32)
+    order = stable_order(np.ascontiguousarray(X.T)).astype(np.int32)
     for j in range(p):
         x = X[order[j], j]
         cut = 1 + np.flatnonzero(x[1:] > x[:-1])

@@ -1,0 +1,167 @@
+"""Randomised trees on features in bins: for each node, histograms of some random features.
+
+Rows of a node lie one after another in one array, which splits part in place. It is scikit-learn's randomised tree, but
+that thresholds lie between bins, of which a feature of up to 256 different values loses nothing.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from opttree.kernels.passes.thresholds import between
+from opttree.runtime.compiling.compiled import inner, kernel
+
+BINS = 256
+
+# of each node: children, -1 at leaves; feature, and the last bin that goes left
+Grown = namedtuple("Grown", "left right feature cut")
+
+
+@inner()
+def drawn(state, most):
+    """A random number below ``most``; ``state (1,)`` uint64 goes on (xorshift)."""
+    x = state[0]
+    x ^= x << np.uint64(13)
+    x ^= x >> np.uint64(7)
+    x ^= x << np.uint64(17)
+    state[0] = x
+    return np.int64(x >> np.uint64(11)) % most
+
+
+@inner(fastmath={"reassoc", "contract"})
+def best_cut(codes, rows, w, wy, fewest, weight, sums, counts):
+    """The gain and the last bin on the left of the best cut of one feature, and whether rows are in several bins.
+
+    ``rows (m,)`` with weights ``w (m,)`` and weighted outcomes ``wy (m, K)``; ``weight (BINS,)``, ``sums (BINS, K)``
+    and ``counts (BINS,)`` are room for the histograms, zero before and after.
+    """
+    K = wy.shape[1]
+    lowest, highest = BINS, -1
+    for e in range(rows.size):
+        c = np.int64(codes[rows[e]])
+        lowest, highest = min(lowest, c), max(highest, c)
+        weight[c] += w[e]
+        counts[c] += 1
+        for k in range(K):
+            sums[c, k] += wy[e, k]
+    best, cut, below, n_below = -np.inf, -1, 0.0, 0
+    if highest > lowest:
+        above = 0.0
+        total, left = np.zeros(K), np.zeros(K)
+        for c in range(lowest, highest + 1):
+            above += weight[c]
+            for k in range(K):
+                total[k] += sums[c, k]
+        for c in range(lowest, highest):
+            if counts[c]:
+                below += weight[c]
+                above -= weight[c]
+                n_below += counts[c]
+                squares_left, squares_right = 0.0, 0.0
+                for k in range(K):
+                    left[k] += sums[c, k]
+                    squares_left += left[k] * left[k]
+                    squares_right += (total[k] - left[k]) * (total[k] - left[k])
+                if n_below >= fewest and rows.size - n_below >= fewest and below > 0.0 and above > 0.0:
+                    gain = squares_left / below + squares_right / above
+                    if gain > best:
+                        best, cut = gain, c
+    weight[lowest : highest + 1], sums[lowest : highest + 1], counts[lowest : highest + 1] = 0.0, 0.0, 0
+    return best, cut, highest > lowest
+
+
+@inner()
+def differ(values):
+    """Whether rows of ``values (m, K)`` differ."""
+    for e in range(1, len(values)):
+        for k in range(values.shape[1]):
+            if values[e, k] != values[0, k]:
+                return True
+    return False
+
+
+@kernel()
+def grow(codes, rows, Y, w, depth, fewest, n_features, seed):
+    """A tree of at most ``depth`` levels on ``rows (m,)``, which are brought into the order of its leaves.
+
+    codes : (p, n) uint8, the bins of the features.
+    Y, w : (n, K) outcomes of means near zero, and (n,) weights.
+    n_features : features that are tried at each node, those without two bins aside.
+    """
+    p, m, K = codes.shape[0], rows.size, Y.shape[1]
+    most = 2 * min(1 << min(depth, 40), max(m // max(fewest, 1), 1)) + 1
+    left, right = np.full(most, -1), np.full(most, -1)
+    feature, cut = np.full(most, -1), np.full(most, -1)
+    first, last, parent = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64)
+    constant = np.zeros((most, p), np.bool_)  # features that are known not to vary at a node
+    state = np.array([seed | 1], np.uint64)
+    weight, sums, counts = np.zeros(BINS), np.zeros((BINS, K)), np.zeros(BINS, np.int64)
+    order, size = np.arange(p), 0
+    y, own, wy = np.empty((m, K)), np.empty(m), np.empty((m, K))
+    spare, y_spare, w_spare = np.empty(m, rows.dtype), np.empty((m, K)), np.empty(m)
+    for e in range(m):
+        own[e] = w[rows[e]]
+        for k in range(K):
+            y[e, k] = Y[rows[e], k]
+            wy[e, k] = own[e] * y[e, k]
+    last[0] = m
+    n_nodes, begin, end = 1, 0, 1
+    for _level in range(depth):
+        for t in range(begin, end):
+            a, b = first[t], last[t]
+            if b - a < 2 * fewest or not differ(y[a:b]):
+                continue
+            if t:
+                constant[t] = constant[parent[t]]
+            best, at, tried = -np.inf, -1, 0
+            for k in range(p):
+                if tried >= n_features and at >= 0:
+                    break
+                other = k + drawn(state, p - k)
+                j = order[other]
+                order[other] = order[k]
+                order[k] = j
+                if constant[t, j]:
+                    continue
+                gain, c, varies = best_cut(codes[j], rows[a:b], own[a:b], wy[a:b], fewest, weight, sums, counts)
+                tried += varies
+                constant[t, j] = not varies
+                if gain > best:
+                    best, at, cut[t] = gain, j, c
+            if at < 0:
+                continue
+            code, size, kept = codes[at], 0, a
+            for e in range(a, b):
+                if code[rows[e]] <= cut[t]:
+                    rows[kept], own[kept], y[kept] = rows[e], own[e], y[e]
+                    kept += 1
+                else:
+                    spare[size], w_spare[size], y_spare[size] = rows[e], own[e], y[e]
+                    size += 1
+            rows[kept:b], own[kept:b], y[kept:b] = spare[:size], w_spare[:size], y_spare[:size]
+            for e in range(a, b):
+                for k in range(K):
+                    wy[e, k] = own[e] * y[e, k]
+            feature[t], left[t], right[t] = at, n_nodes, n_nodes + 1
+            first[n_nodes], last[n_nodes], parent[n_nodes] = a, kept, t
+            first[n_nodes + 1], last[n_nodes + 1], parent[n_nodes + 1] = kept, b, t
+            n_nodes += 2
+        begin, end = end, n_nodes
+    return Grown(left[:n_nodes], right[:n_nodes], feature[:n_nodes], cut[:n_nodes])
+
+
+def in_bins(X):
+    """Codes (p, n) uint8 of the features of ``X (n, p)``, and between which values each bin ends and the next begins.
+
+    Bins hold about equally many rows, or one value each where there are at most `BINS`.
+    """
+    codes, ends = np.empty(X.shape[::-1], np.uint8), []
+    for j, x in enumerate(np.ascontiguousarray(X.T)):
+        values, counts = np.unique(x, return_counts=True)
+        last = np.arange(values.size - 1)
+        if values.size > BINS:
+            last = np.unique(np.searchsorted(np.cumsum(counts), np.arange(1, BINS) * (x.size / BINS)))
+            last = last[last < values.size - 1]
+        ends.append(between(values[last].astype(np.float64), values[last + 1].astype(np.float64)))
+        codes[j] = np.searchsorted(values[last], x)
+    return codes, ends
