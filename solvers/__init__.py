@@ -15,35 +15,43 @@ True
 """
 
 import sys as _sys
-from types import ModuleType as _Module
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
-from solvers import core as core, ensembles as ensembles, external as external, soft as soft, streaming as streaming
-from solvers.conformance import check_solver as check_solver
-from solvers.core.base import Solver as Solver, Step as Step
-from solvers.core.discovery import solvers_in as _solvers_in
-from solvers.core.driver import solve as solve
-from solvers.core.result import Result as Result, SolverError as SolverError, Termination as Termination, Trace as Trace
-from solvers.decomposition import (
-    Column as Column,
-    Cut as Cut,
-    Duals as Duals,
-    Pricer as Pricer,
-    Separator as Separator,
-)
-from solvers.descent import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
-from solvers.exact.certificates import certify as certify
-from solvers.exact.front import SparseFront as SparseFront, sparse_front as sparse_front
-from solvers.exact.instances import (
-    Instance as Instance,
-    Verified as Verified,
-    claim as claim,
-    instances as instances,
-    verify as verify,
-)
-from solvers.exact.lagrangian import Relaxation as Relaxation
-from solvers.get import Anneal as Anneal
-from solvers.soft import ArmijoLineSearch as ArmijoLineSearch
+import solvers.core.result
+from solvers.core.discovery import home_of as _home_of, solvers_in as _solvers_in
+
+if _TYPE_CHECKING:
+    from solvers import core as core, ensembles as ensembles, external as external, soft as soft, streaming as streaming
+    from solvers.conformance import check_solver as check_solver
+    from solvers.core.base import Solver as Solver, Step as Step
+    from solvers.core.driver import solve as solve
+    from solvers.core.result import (
+        Result as Result,
+        SolverError as SolverError,
+        Termination as Termination,
+        Trace as Trace,
+    )
+    from solvers.decomposition import (
+        Column as Column,
+        Cut as Cut,
+        Duals as Duals,
+        Pricer as Pricer,
+        Separator as Separator,
+    )
+    from solvers.descent import LBFGS as LBFGS, Adam as Adam, QHAdam as QHAdam
+    from solvers.exact.certificates import certify as certify
+    from solvers.exact.front import SparseFront as SparseFront, sparse_front as sparse_front
+    from solvers.exact.instances import (
+        Instance as Instance,
+        Verified as Verified,
+        claim as claim,
+        instances as instances,
+        verify as verify,
+    )
+    from solvers.exact.lagrangian import Relaxation as Relaxation
+    from solvers.get import Anneal as Anneal
+    from solvers.soft import ArmijoLineSearch as ArmijoLineSearch
 
 if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools/faces.py` writes these lines
     from solvers.core.combinators import Chain as Chain, MultiStart as MultiStart
@@ -85,9 +93,56 @@ if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools
     from solvers.soft.orrt import ORRT as ORRT
     from solvers.tao.tao import TAO as TAO
 
-_sys.modules["solvers.result"] = _sys.modules["solvers.core.result"]  # where pickles of 0.1.0 look
-globals().update(_solvers_in(__path__))  # every solver that a file of a room defines
+_ROOMS = ("core", "ensembles", "external", "get", "initial", "mip", "nodes", "soft", "streaming", "tao")
+_HOMES = {
+    "check_solver": "conformance",
+    "Solver": "core.base",
+    "Step": "core.base",
+    "solve": "core.driver",
+    "Result": "core.result",
+    "SolverError": "core.result",
+    "Termination": "core.result",
+    "Trace": "core.result",
+    "Column": "decomposition",
+    "Cut": "decomposition",
+    "Duals": "decomposition",
+    "Pricer": "decomposition",
+    "Separator": "decomposition",
+    "LBFGS": "descent",
+    "Adam": "descent",
+    "QHAdam": "descent",
+    "certify": "exact.certificates",
+    "SparseFront": "exact.front",
+    "sparse_front": "exact.front",
+    "Instance": "exact.instances",
+    "Verified": "exact.instances",
+    "claim": "exact.instances",
+    "instances": "exact.instances",
+    "verify": "exact.instances",
+    "Relaxation": "exact.lagrangian",
+    "Anneal": "get",
+    "ArmijoLineSearch": "soft",
+}
+_sys.modules["solvers.result"] = solvers.core.result  # where pickles of 0.1.0 look
 
-__all__ = sorted(
-    name for name, value in globals().items() if not name.startswith("_") and not isinstance(value, _Module)
-)
+
+def __getattr__(name: str) -> _Any:
+    """What is named above, and every solver that a file of a room defines, on first use: all take half a second."""
+    value: _Any
+    if name == "__all__":
+        globals().update(_solvers_in(__path__))
+        for known in _HOMES:
+            __getattr__(known)
+        value = sorted({*_HOMES, *_solvers_in(__path__)})
+    elif name in _ROOMS:
+        value = _import_module(f"solvers.{name}")
+    elif not name.startswith("_") and (home := _HOMES.get(name) or _home_of(name, __path__)) is not None:
+        value = getattr(_import_module(f"solvers.{home}"), name)
+    else:
+        raise AttributeError(f"module 'solvers' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__getattr__("__all__"))

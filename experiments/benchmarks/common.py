@@ -189,7 +189,8 @@ def steps_beside(
 
 def fresh(code: str, *words: str, python: str = sys.executable, root: Path | None = None, **environment: str) -> Any:
     """What ``code`` prints last, as JSON, in a process of its own, from the version in the folder ``root``."""
-    path = {} if root is None else {"PYTHONPATH": str(root)}
+    before = os.environ.get("PYTHONPATH", "")
+    path = {} if root is None else {"PYTHONPATH": os.pathsep.join(filter(None, [str(root), before]))}
     done = subprocess.run(
         [python, "-W", "ignore", "-c", code, *words],
         env={**os.environ, **path, **environment},

@@ -1,7 +1,8 @@
 """Processor seconds and test scores of everyday fits on one thread: of versions of the code in turn, and of rivals.
 
 A third of the rows is held out. Every version fits in a process of its own, after a fit to 400 rows which compiles what
-it needs; the versions take turns, and the medians of the repeats are given. Scores are R2 or accuracy.
+it needs; the versions take turns, and the medians of the repeats are given. Scores are R2 or accuracy. Rivals that are
+not installed are left out.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterator
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -87,6 +89,8 @@ def main(
         else:
             (path, options) = RIVALS[name]
             package, kind = path.rsplit(".", 1)
+            if find_spec(package.partition(".")[0]) is None:
+                continue
         taken: dict[Path, list[float]] = {}
         scores: dict[Path, float] = {}
         for _turn, version in product(range(turns), versions if ours else versions[:1]):

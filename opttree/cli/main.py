@@ -114,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
 
     warm = commands.add_parser("warm-up", help="compile the kernels ahead of the first fit, in two processes")
     warm.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
+    warm.add_argument("--prebuilt", metavar="LEVEL", help="into the package, for a wheel: x86-64-v3 or arm64")
     warm.set_defaults(run=_warm_up)
 
     cost = commands.add_parser("cost", help="estimate seconds and memory of fits on one thread")
@@ -214,7 +215,7 @@ def _warm_up(args: argparse.Namespace) -> None:
     from opttree.methods.warming import warm_up
 
     began = time.perf_counter()
-    seconds = _unless_interrupted(args, lambda: warm_up(args.methods or None))
+    seconds = _unless_interrupted(args, lambda: warm_up(args.methods or None, prebuilt=args.prebuilt))
     print(f"{len(seconds)} methods compiled or found compiled, in {time.perf_counter() - began:.0f} s")
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from opttree.methods.table import METHODS, TASKS, make_estimator
 from opttree.runtime.compiling.ahead import ALONE
+from opttree.runtime.compiling.caching import LEVELS, environment
 
 ROWS = 300  # of a small fit
 DEPTH = 3
@@ -22,7 +25,9 @@ def names() -> list[str]:
     return [name for name, method in METHODS.items() if method.family]
 
 
-def warm_up(methods: Iterable[str] | None = None, *, verbose: bool = True) -> dict[str, float]:
+def warm_up(
+    methods: Iterable[str] | None = None, *, verbose: bool = True, prebuilt: str | None = None
+) -> dict[str, float]:
     """Compile what some or all methods need for their default options, in two processes, and keep it in numba's cache.
 
     A first fit then loads it, in a second or two. What is compiled already is loaded.
@@ -33,6 +38,9 @@ def warm_up(methods: Iterable[str] | None = None, *, verbose: bool = True) -> di
         Names as on the command line, see `opttree.methods`; None: all.
     verbose : bool, default True
         Whether to show a progress bar.
+    prebuilt : {"x86-64-v3", "arm64"} or None, default None
+        For those who make a wheel: a level of processors, for which the kernels are compiled into the package itself.
+        A machine of this level then needs to compile none of them.
 
     Returns
     -------
@@ -42,7 +50,7 @@ def warm_up(methods: Iterable[str] | None = None, *, verbose: bool = True) -> di
     Raises
     ------
     ValueError
-        For an unknown name.
+        For an unknown name or level, and a level of other machines than this one.
     RuntimeError
         If a process fails; the others are finished.
 
@@ -62,11 +70,18 @@ def warm_up(methods: Iterable[str] | None = None, *, verbose: bool = True) -> di
     for name in chosen:
         if name not in names():
             raise ValueError(f"methods must be among {', '.join(names())}; got {name!r}")
+    if prebuilt is not None and (prebuilt not in LEVELS or LEVELS[prebuilt][0] != platform.machine()):
+        raise ValueError(f"prebuilt must be a level of this machine ({platform.machine()}); got {prebuilt!r}")
     from tqdm.auto import tqdm
 
     seconds, failures = {}, []
-    with ThreadPoolExecutor(PROCESSES) as pool, tqdm(total=len(chosen), disable=not verbose, unit="method") as bar:
-        runs = {pool.submit(_in_a_process, name): name for name in chosen}
+    with (
+        tempfile.TemporaryDirectory() as empty,
+        ThreadPoolExecutor(PROCESSES) as pool,
+        tqdm(total=len(chosen), disable=not verbose, unit="method") as bar,
+    ):
+        there = {} if prebuilt is None else {**environment(prebuilt), "NUMBA_CACHE_DIR": empty}
+        runs = {pool.submit(_in_a_process, name, there): name for name in chosen}
         try:
             for run in as_completed(runs):
                 seconds[runs[run]], failure = run.result()
@@ -82,11 +97,11 @@ def warm_up(methods: Iterable[str] | None = None, *, verbose: bool = True) -> di
     return seconds
 
 
-def _in_a_process(name: str) -> tuple[float, str]:
+def _in_a_process(name: str, environment: Mapping[str, str]) -> tuple[float, str]:
     """Seconds of a method's process, and the last line of its error, if there was one."""
     began = time.perf_counter()
     command = [sys.executable, "-W", "ignore", "-m", "opttree.methods.warming", name]
-    alone = {**os.environ, ALONE: "1"}
+    alone = {**os.environ, ALONE: "1", **environment}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
     return time.perf_counter() - began, said[-1] if done.returncode else ""

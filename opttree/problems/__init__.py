@@ -1,29 +1,42 @@
-"""Problems derived from a `TreeProblem`, each in the form that a kind of solver works on."""
+"""Problems derived from a `TreeProblem`, each in the form that a kind of solver works on; found on first use."""
 
-from opttree.problems.dense.problem import DenseTreeProblem
-from opttree.problems.exact.problem import ExactTreeProblem
-from opttree.problems.mip import MIPTreeProblem
-from opttree.problems.node.problem import LevelProblem, NodeProblem
-from opttree.problems.smooth.problem import SmoothTreeProblem
-from opttree.problems.smooth.subtree import SubtreeProblem
-from opttree.problems.soft_forest.problem import SoftForestProblem
-from opttree.statement import L1, L2, Penalty, SplitPrice, TreeProblem
-from opttree.tables.weights import check_weight, n_rows
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
-__all__ = [
-    "L1",
-    "L2",
-    "DenseTreeProblem",
-    "ExactTreeProblem",
-    "LevelProblem",
-    "MIPTreeProblem",
-    "NodeProblem",
-    "Penalty",
-    "SmoothTreeProblem",
-    "SoftForestProblem",
-    "SplitPrice",
-    "SubtreeProblem",
-    "TreeProblem",
-    "check_weight",
-    "n_rows",
-]
+if _TYPE_CHECKING:
+    from opttree.problems.dense.problem import DenseTreeProblem as DenseTreeProblem
+    from opttree.problems.exact.problem import ExactTreeProblem as ExactTreeProblem
+    from opttree.problems.mip import MIPTreeProblem as MIPTreeProblem
+    from opttree.problems.node.problem import LevelProblem as LevelProblem, NodeProblem as NodeProblem
+    from opttree.problems.smooth.problem import SmoothTreeProblem as SmoothTreeProblem
+    from opttree.problems.smooth.subtree import SubtreeProblem as SubtreeProblem
+    from opttree.problems.soft_forest.problem import SoftForestProblem as SoftForestProblem
+    from opttree.statement import (
+        L1 as L1,
+        L2 as L2,
+        Penalty as Penalty,
+        SplitPrice as SplitPrice,
+        TreeProblem as TreeProblem,
+    )
+    from opttree.tables.weights import check_weight as check_weight, n_rows as n_rows
+
+_HOMES = {
+    "DenseTreeProblem": "opttree.problems.dense.problem",
+    "ExactTreeProblem": "opttree.problems.exact.problem",
+    "MIPTreeProblem": "opttree.problems.mip",
+    "LevelProblem": "opttree.problems.node.problem",
+    "NodeProblem": "opttree.problems.node.problem",
+    "SmoothTreeProblem": "opttree.problems.smooth.problem",
+    "SubtreeProblem": "opttree.problems.smooth.subtree",
+    "SoftForestProblem": "opttree.problems.soft_forest.problem",
+    **dict.fromkeys(("L1", "L2", "Penalty", "SplitPrice", "TreeProblem"), "opttree.statement"),
+    **dict.fromkeys(("check_weight", "n_rows"), "opttree.tables.weights"),
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'opttree.problems' has no attribute {name!r}")
+    globals()[name] = value = getattr(_import_module(_HOMES[name]), name)
+    return value

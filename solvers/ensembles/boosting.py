@@ -22,6 +22,7 @@ from solvers.ensembles.linear import best_ridge, linear_term
 
 Floats = NDArray[np.float64]
 REPEATS, FEW_ROWS = 4, 1000
+EARLY = 20  # trees, after which the kinds of trees were in their final order on 66 of 66 data sets
 NEGLIGIBLE = 1e-3  # share of the held-out log loss of the class frequencies, below which no more trees are added
 SMALLEST_CURVATURE = 0.05  # lower limit for the curvature of the log loss in a class score
 
@@ -94,6 +95,12 @@ class Boosting(Solver):
         least=1,
     )
 
+    rival: float | None = option(
+        None,
+        """The lowest held-out loss of another run's first 20 trees (its ``step.info["early"]``): a run of one ensemble
+        whose own is no lower after as many ends there.""",
+    )
+
     ridge: float | Literal["cv"] | None = option(
         None,
         """Strength of the ridge of a linear model with which the sum begins, in units of the mean loss, for squared
@@ -140,7 +147,7 @@ class Boosting(Solver):
                     train, valid = problem, given
                 else:
                     train, valid = problem.split(share, start_rng)
-                runs.append(Run(starting_scores(train), held_out=valid is not None))
+                runs.append(Run(starting_scores(train), valid is not None, repeats == 1))
                 termination = yield from self._grown(runs[-1], train, valid, start_rng, ridge)
             return termination
 
@@ -173,6 +180,8 @@ class Boosting(Solver):
             yield None
             if valid is not None and valid.is_classification and run.losses[-1] < NEGLIGIBLE * alone:
                 return Termination.STALLED
+            if run.gives_up(self.rival):
+                return Termination.STALLED
             if valid is not None and len(run.losses) - 1 - int(np.argmin(run.losses)) >= self.patience:
                 return Termination.STALLED
         return Termination.ITERATION_LIMIT
@@ -200,7 +209,8 @@ class Boosting(Solver):
         starts = tuple((run.count, run.offset) for run in runs)
         forest = Forest((tuple(scaled),), problem.n_outputs, link=link, starts=starts)
         losses = [run.losses[run.count - 1] if run.held_out else np.inf for run in runs]
-        info = {"trees": float(total), "validation": float(np.mean(losses))}
+        early = float(np.mean([run.early for run in runs]))
+        info = {"trees": float(total), "validation": float(np.mean(losses)), "early": early}
         return Step(forest, problem.objective(forest), phase="boosting", info=info)
 
     def _stated(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
@@ -221,6 +231,7 @@ class Run:
 
     offset: Floats
     held_out: bool  # whether the losses are those of held-out rows
+    alone: bool = True  # whether it is the only ensemble
     trees: list[Tree] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
 
@@ -228,6 +239,15 @@ class Run:
     def count(self) -> int:
         """The trees that are kept: up to the lowest held-out loss, or all."""
         return int(np.argmin(self.losses)) + 1 if self.held_out else len(self.trees)
+
+    @property
+    def early(self) -> float:
+        """The lowest held-out loss of the first trees."""
+        return min(self.losses[:EARLY]) if self.held_out else np.inf
+
+    def gives_up(self, rival: float | None) -> bool:
+        """Whether it is behind another run after as many trees."""
+        return rival is not None and self.alone and len(self.losses) == EARLY and self.early >= rival
 
 
 def starting_scores(problem: TreeProblem) -> Floats:

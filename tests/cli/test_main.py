@@ -298,7 +298,7 @@ def test_numbers_of_the_command_line_beyond_all_bounds(option, tmp_path, capsys)
 
 def test_the_offending_text_is_shown_and_no_more_than_a_line_of_it(tmp_path, capsys):
     for text, shown in (("five", "'five'"), ("x" * 200_000, "xxx...")):
-        (tmp_path / "a.csv").write_text("a,b,target\n1,2,3\n4,5,6\n7,8,1\n")
+        (tmp_path / "a.csv").write_text("a,b,target\n1,2,3\n2,5,4\n1,8,9\n")
         (tmp_path / "b.csv").write_text(f"a,b,target\n1,2,3\n4,{text},6\n7,8,1\n")
         assert main(["fit", str(tmp_path / "a.csv"), "--target", "target", "--out", str(tmp_path / "m.json")]) == 0
         code = main(["predict", str(tmp_path / "m.json"), str(tmp_path / "b.csv")])

@@ -138,7 +138,8 @@ def grow(codes, rows, Y, w, depth, fewest, n_features, seed):
                 else:
                     spare[size], w_spare[size], y_spare[size] = rows[e], own[e], y[e]
                     size += 1
-            rows[kept:b], own[kept:b], y[kept:b] = spare[:size], w_spare[:size], y_spare[:size]
+            for e in range(size):
+                rows[kept + e], own[kept + e], y[kept + e] = spare[e], w_spare[e], y_spare[e]
             for e in range(a, b):
                 for k in range(K):
                     wy[e, k] = own[e] * y[e, k]

@@ -44,7 +44,10 @@ def whole_pass(rows, tree, leaves, loss, link, depth, tracks, nodes):
     tracks.node[:] = 0
     slot_of = np.empty(2 * n_branches + 1, np.int32)
     branch = np.empty(n_branches, np.int64)
-    for d in range(depth.max() + 1 if n_branches else 0):
+    deepest = -1
+    for t in range(n_branches):
+        deepest = max(deepest, depth[t])
+    for d in range(deepest + 1):
         slot_of[:] = -1
         count = 0
         for t in range(n_branches):

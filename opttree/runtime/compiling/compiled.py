@@ -12,6 +12,8 @@ from typing import Any
 
 import numba
 
+from opttree.runtime.compiling.caching import keep
+
 _config: Any = numba.config
 _folders: list[str] = []  # of this process alone
 _njit: Any = numba.njit  # its types lack the options for entries from outside
@@ -22,7 +24,7 @@ def kernel(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def compiled(function: Callable[..., Any]) -> Any:
         try:
-            return _njit(cache=True, nogil=True, no_cfunc_wrapper=True, **options)(function)
+            return keep(_njit(nogil=True, no_cfunc_wrapper=True, **options)(function))
         except RuntimeError:  # neither beside the source nor in the user's folder may numba write
             if _config.CACHE_DIR in _folders:
                 raise
