@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from itertools import pairwise
 from typing import Any
 
@@ -143,7 +143,7 @@ def together(work: Callable[[], None], n_threads: int) -> None:
     helpers: list[Future[None]] = []
     with suppress(RuntimeError):  # no further threads: the process has as many as it may, or ends
         for _ in range(n_threads - 1):
-            helpers.append(pool().submit(work))
+            helpers.append(pool().submit(copy_context().run, work))  # with the caller's limits
     try:
         work()
     finally:

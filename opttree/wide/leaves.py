@@ -56,7 +56,7 @@ def fit_linear(
                 v = _ridge_by_gradients(part, h, Y[:, k], l2)
                 coef[k], value[k] = v[:-1], v[-1]
         elif l1 == 0.0 and part.p < part.size:
-            coef[:], value[:] = _ridge(part.gram(h, np.arange(part.p)), part.moments(h, Y), l2)
+            coef[:], value[:] = ridge_by_sums(part.gram(h, np.arange(part.p)), part.moments(h, Y), l2)
         elif l1 == 0.0:
             coef[:], value[:] = _ridge_by_rows(part, h, Y, l2)
         elif part.p <= LARGEST_GRAM:
@@ -76,7 +76,7 @@ def _lasso(part: Part, h: Floats, Y: Floats, l1: float, l2: float, value: Floats
     coef[:], value[:] = V[:, :-1], V[:, -1]
 
 
-def _ridge(G: Floats, C: Floats, l2: float) -> tuple[Floats, Floats]:
+def ridge_by_sums(G: Floats, C: Floats, l2: float) -> tuple[Floats, Floats]:
     """Weights (K, p) and constants (K,) from the Gram matrix and the moments (K, p + 1): of several solutions that of
     least norm, in units of the features' root mean square, see `opttree.kernels.algebra.quadratic.least_norm`.
     """
@@ -106,7 +106,7 @@ def _ridge(G: Floats, C: Floats, l2: float) -> tuple[Floats, Floats]:
 
 
 def _ridge_by_rows(part: Part, h: Floats, Y: Floats, l2: float) -> tuple[Floats, Floats]:
-    """`_ridge` where there are no more rows than features, by their products."""
+    """`ridge_by_sums` where there are no more rows than features, by their products."""
     from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh
 
     mass, every = h.sum(), np.arange(part.p)

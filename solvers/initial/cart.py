@@ -152,9 +152,9 @@ class CartInit(Initial):
         Y = problem.Y if n_classes else np.reshape(y, (len(weight), -1)).astype(np.float64)
         label = Y[:, 0].astype(np.intp) if n_classes else np.zeros(len(weight), np.intp)
         Y = Y if n_classes else Y - np.average(Y, axis=0, weights=weight)
-        least, ties = max(self.min_rows, problem.min_leaf), rng.permutation(problem.n_features)
+        least = max(self.min_rows, problem.min_leaf)
         X, order, depth = problem.X, problem.presorted, problem.depth
-        left, right, feature, b = cart.grow(X, order, Y, label, weight, depth, least, n_classes, ties)
+        left, right, feature, b = cart.grow(X, order, Y, label, weight, depth, least, n_classes, rng)
         A = np.zeros((len(left), problem.n_features))
         inner = np.flatnonzero(np.array(left) >= 0)
         A[inner, np.array(feature)[inner]] = 1.0

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
+from numpy.typing import NDArray
 
 from opttree.kernels.passes import hinges
 from opttree.kernels.routing import goes_left, project
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from opttree.wide.leaves import fit_linear, takes
+from opttree.wide.leaves import fit_linear, ridge_by_sums, takes
+from opttree.wide.rows import part_of
 from solvers.initial.base import Floats, Growth, Initial, Rows, Split, grown, weighted_quantile
 
 WORK = 30_000_000  # rows times squares of features, from which the clock is looked at after each move
@@ -145,6 +147,11 @@ class _Node:
         fit_linear(self.X, self.rows[some], w, T[some], 0.0, self.ridge * w.sum(), value, coef)
         return np.column_stack([coef, value])
 
+    def sides(self, t: Floats, right: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """The models of the rows on the left and on the right."""
+        left, of_right = (self.models(t[:, None], side)[0] for side in (~right, right))
+        return left, of_right
+
     def answers(self, T: Floats) -> Floats:
         """(m, K) what the models answer."""
         models = self.models(T)
@@ -158,7 +165,7 @@ class _Node:
             right = ~goes_left(self.X, boundary[:-1], boundary[-1], self.rows)
             if min(right.sum(), (~right).sum()) < fewest:
                 return
-            low, high = (self.models(t[:, None], side)[0] for side in (~right, right))
+            low, high = self.sides(t, right)
             on_low, on_high = (project(self.X, self.rows, v[:-1]) + v[-1] for v in (low, high))
             error = float(np.sum(w * (t - np.where(right, on_high, on_low)) ** 2))
             if error < best[-1]:
@@ -190,6 +197,31 @@ class _DenseNode(_Node):
                 return
 
 
+class _WideNode(_Node):
+    """The same for many features and more rows: of the two sides only the smaller one's sums are formed."""
+
+    def __init__(self, X: Any, rows: Rows, w: Floats, ridge: float) -> None:
+        super().__init__(X, rows, w, ridge)
+        self.sums = part_of(X, rows).gram(w, np.arange(X.shape[1]))
+
+    def models(self, T: Floats, some: Any = slice(None)) -> Floats:
+        return self._solved(self.sums, part_of(self.X, self.rows).moments(self.w, T))
+
+    def sides(self, t: Floats, right: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        few = right if right.sum() <= right.size / 2 else ~right
+        part, w, T = part_of(self.X, self.rows[few]), self.w[few], t[:, None]
+        sums, moments = part.gram(w, np.arange(part.p)), part.moments(w, T[few])
+        rest = part_of(self.X, self.rows).moments(self.w, T) - moments
+        own, other = self._solved(sums, moments)[0], self._solved(self.sums - sums, rest)[0]
+        return (other, own) if few is right else (own, other)
+
+    def _solved(self, sums: Floats, moments: Floats) -> Floats:
+        return np.column_stack(ridge_by_sums(sums, moments, self.ridge * sums[-1, -1]))
+
+
 def _node(problem: TreeProblem, rows: Rows, w: Floats, ridge: float) -> _Node:
-    narrow = not (problem.is_sparse or takes(problem.n_features, 1))
-    return (_DenseNode if narrow else _Node)(problem.X, rows, w, ridge)
+    if not (problem.is_sparse or takes(problem.n_features, 1)):
+        kind: type[_Node] = _DenseNode
+    else:
+        kind = _Node if problem.is_sparse or rows.size <= 2 * problem.n_features else _WideNode
+    return kind(problem.X, rows, w, ridge)

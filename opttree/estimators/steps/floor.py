@@ -26,6 +26,7 @@ from opttree.estimators.steps.units import Scaling, moments, outputs_name, with_
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
+from opttree.runtime.threads import count, each, limited
 from opttree.statement import L2, TreeProblem
 from opttree.statement.pruning import with_splits
 from opttree.statement.shrinkage import refusal, shrinker
@@ -370,11 +371,10 @@ class Folds:
             changes |= {"split_penalty": setting.penalty, "l1_ratio": 1.0}
         if options.time_limit is not None:
             changes["time_limit"] = max(SHARE * options.time_limit / (2 * len(self.parts)), 1e-2)
-        answers: list[Floats] = []
-        strengths: tuple[float, ...] = (0.0,)
-        seen = np.zeros(len(self.rows.y), bool)
-        for number, (train, held) in enumerate(self.parts):
-            part, X = self.split(train, held, setting.clips)
+
+        def fold(number: int) -> tuple[tuple[float, ...], list[Floats]]:
+            """The strengths, and the answers of their trees to the rows of a fold."""
+            part, X = self.split(*self.parts[number], setting.clips)
             tails = target_limits_of(part) if setting.tames else None
             part = part if tails is None else with_targets_clipped(part, tails)
             trial = clone(options).set_params(**changes)
@@ -382,6 +382,7 @@ class Folds:
             base = None if bases is None else bases[number]
             record = self.fit_rows(trial, part if base is None else replace(part, y=less(part, base)), None)
             self.ended = self.ended or trial.result_.termination.name == "INTERRUPTED"
+            strengths: tuple[float, ...] = (0.0,)
             trees = [trial.tree_]
             if shrinks and refusal(record.problem) is None:
                 shrinking = shrinker(record.problem, as_tree(trial.result_.tree), ridge)
@@ -389,14 +390,24 @@ class Folds:
                 trees = [record.scaling.unscale(shrinking.shrunk(s)) for s in strengths]
             if base is not None:
                 trees = [with_base(tree, base, part) for tree in trees]
-            trees = [bounded(tree, part) for tree in trees]
-            answers = answers or [np.zeros((len(self.rows.y), self.n_answers)) for _ in trees]
-            for found, tree in zip(answers, trees, strict=True):
-                found[held] = self.answers_of(tree, X)
-            seen[held] = True
-            best = self.best_of(answers, seen)
-            if any(self.beats(rival, answers[best], seen, CLEARLY) for rival in rivals):
-                return Trial(answers[best], np.inf, strengths[best])
+            return strengths, [self.answers_of(bounded(tree, part), X) for tree in trees]
+
+        answers: list[Floats] = []
+        seen = np.zeros(len(self.rows.y), bool)
+        at_once = count(options.n_jobs)
+        for first in range(0, len(self.parts), at_once):
+            numbers = range(len(self.parts))[first : first + at_once]
+            with limited(at_once):
+                found = each(fold, numbers)
+            for number, (strengths, parts) in zip(numbers, found, strict=True):
+                held = self.parts[number][1]
+                answers = answers or [np.zeros((len(self.rows.y), self.n_answers)) for _ in parts]
+                for whole, part in zip(answers, parts, strict=True):
+                    whole[held] = part
+                seen[held] = True
+                best = self.best_of(answers, seen)
+                if any(self.beats(rival, answers[best], seen, CLEARLY) for rival in rivals):
+                    return Trial(answers[best], np.inf, strengths[best])
         tempers = not self.numbers and options.leaves == "constant" and options.recipe.shrink is not None
         temperature = temperature_of(self.judge.Y, self.judge.w, answers[best]) if tempers else 1.0
         return Trial(answers[best], self.mean(answers[best]), strengths[best], temperature)
@@ -409,7 +420,9 @@ class Folds:
         depths = [d for d in CART_DEPTHS if self.options.max_depth == "auto" or d <= depth]
         limits = {"max_depth": depths[-1], "max_leaf_nodes": getattr(self.options, "max_leaf_nodes", None)}
         found = {(d, s): np.zeros((X.shape[0], self.n_answers)) for d in depths for s in leaves}
-        for train, held in self.parts:
+
+        def fold(rows: tuple[NDArray[np.intp], NDArray[np.intp]]) -> None:
+            train, held = rows
             part = self.part(train)
             weight = class_weighted(self.options, part.y, part.weight)
             for fewest in leaves:
@@ -425,6 +438,9 @@ class Folds:
                     else:
                         columns = np.searchsorted(self.classes, model.classes_)
                         found[depth, fewest][np.ix_(held, columns)] = values[at]
+
+        with limited(count(self.options.n_jobs)):
+            each(fold, self.parts)
         best = min(found, key=lambda key: self.mean(found[key]))
         return found[best], best
 

@@ -22,6 +22,7 @@ from opttree.estimators.steps.state import state
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
+from opttree.runtime.threads import count, each, limited
 from opttree.statement import L1, TreeProblem
 from opttree.statement.numbers import orders_of
 from opttree.statement.shrinkage import codes_of, observations, refusal, shrinker, softer, tempered
@@ -71,23 +72,41 @@ def solve_shrunk(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit],
     searched = searched or "leaf_shrinkage_" in fit.search
     chosen = asked == "cv" and not searched and shrinks
     chosen = chosen and (fit.time_limit is None or fit.time_limit >= LEAST_TIME)
-    began = now()
-    share = fit.time_limit if fit.time_limit is None or not chosen else (1.0 - SHARE) * fit.time_limit
-    outcome = within_leaves(options, replace(fit, time_limit=share), solve)
     strength, temperature = 0.0, 1.0
     if chosen:
-        left = None if fit.time_limit is None else max(fit.time_limit - (now() - began), 0.0)
-        fit.problem.forget_order()
-        if outcome.result.termination.name != "INTERRUPTED":
-            strength, temperature = choose_strength(options, replace(fit, time_limit=left))
-    elif asked == "cv" and searched:
-        strength = fit.search["leaf_shrinkage_"]
-        temperature = fit.search.get("leaf_temperature_", 1.0)
-    elif asked != "cv" and shrinks:
-        strength = float(asked)
+        outcome, strength, temperature = solve_and_choose(options, fit, solve)
+    else:
+        outcome = within_leaves(options, fit, solve)
+        if asked == "cv" and searched:
+            strength = fit.search["leaf_shrinkage_"]
+            temperature = fit.search.get("leaf_temperature_", 1.0)
+        elif asked != "cv" and shrinks:
+            strength = float(asked)
     attributes = {**outcome.attributes, "leaf_shrinkage_": strength, "leaf_temperature_": temperature}
     attributes["_root_ridge"] = fit.search.get("_root_ridge")
     return Outcome(outcome.result, attributes)
+
+
+def solve_and_choose(
+    options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit], Outcome]
+) -> tuple[Outcome, float, float]:
+    """The outcome, and the strength and the temperature, side by side where there are threads for both."""
+    began, limit, aside = now(), fit.time_limit, not options.verbose and count(options.n_jobs) > 1
+    own = replace(fit, time_limit=limit if limit is None or aside else (1.0 - SHARE) * limit)
+
+    def choose() -> tuple[float, float]:
+        left = None if limit is None else max(limit - (now() - began), 0.0)
+        return choose_strength(options, replace(fit, time_limit=left))
+
+    if aside:
+        with limited(count(options.n_jobs)):
+            outcome, chosen = each(lambda task: task(), [lambda: within_leaves(options, own, solve), choose])
+        fit.problem.forget_order()
+    else:
+        outcome = within_leaves(options, own, solve)
+        fit.problem.forget_order()
+        chosen = (0.0, 1.0) if outcome.result.termination.name == "INTERRUPTED" else choose()
+    return outcome, *chosen
 
 
 def choose_strength(options: Estimator, fit: Fit) -> tuple[float, float]:

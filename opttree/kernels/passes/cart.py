@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.kernels.passes.thresholds import between
+from opttree.kernels.passes.thresholds import TIE, between
 from opttree.runtime.compiling.compiled import inner, kernel
 from opttree.runtime.threads import share
 
@@ -149,12 +149,12 @@ def mixed(order, start, Y):
     return found
 
 
-def grow(X, presorted, Y, label, w, depth, least, n_classes, features):
+def grow(X, presorted, Y, label, w, depth, least, n_classes, rng):
     """Links ``left, right`` (-1 at leaves), features and thresholds of CART's tree, nodes level by level.
 
     ``presorted (p, n)``: the rows in increasing order of each feature; ``label (n,)``: codes of ``n_classes`` classes,
     which ``Y (n, 1)`` holds, too; no classes for numbers ``Y (n, K)`` whose means are about 0. Rows of weight zero are
-    left out. ``features (p,)`` is the order in which equal cuts are taken.
+    left out. Of equal cuts one is taken at random.
     """
     n, p = X.shape
     order = presorted if w.all() else presorted[w[presorted] > 0.0].reshape(p, -1)
@@ -166,8 +166,9 @@ def grow(X, presorted, Y, label, w, depth, least, n_classes, features):
         cuts = Cuts(*np.empty((3, p, len(nodes))))
         cost = 3.0 * start[-1] * (1 if n_classes else Y.shape[1]) + n
         share(cut_range, p, cost, X, order, start, WY, label, w, least, n_classes, *cuts)
-        best = features[np.argmax(cuts.gain[features], axis=0)]
         at = np.arange(len(nodes))
+        equal = cuts.gain >= cuts.gain.max(axis=0) * (1.0 - TIE)
+        best = np.argmax(equal * rng.random(equal.shape), axis=0)
         splits = mixed(order[0], start, Y) & (cuts.gain[best, at] > -np.inf)
         if not splits.any():
             break
