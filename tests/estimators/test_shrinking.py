@@ -214,10 +214,10 @@ def test_what_is_asked_for_is_done(rows):
 
 def test_of_many_rows_some_are_enough(rows, monkeypatch):
     X, y = rows
-    monkeypatch.setattr(shrinking, "MOST_ROWS", 150)
+    monkeypatch.setattr(shrinking, "MOST_ROWS", 240)
     some = parted(TreeProblem(X, y > 0, depth=1))
-    assert some.rows.size == 150
-    assert np.array_equal(np.bincount(some.fold), [50, 50, 50])
+    assert some.rows.size == 240
+    assert np.array_equal(np.bincount(some.fold), [80, 80, 80])
     assert TAORegressor(6, random_state=0).fit(X, y).leaf_shrinkage_ > 0.0
 
 
