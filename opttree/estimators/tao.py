@@ -19,7 +19,9 @@ from opttree.statement import TreeProblem
 __all__ = ["TAOClassifier", "TAORegressor"]
 
 INITS = ("auto", "random", "cart", "cluster", "hinge")
-FLOOR_PASSES = 10  # of trees by which depths and penalties are chosen: six choose worse, forty no better
+# of trees by which depths and penalties are chosen (experiments/benchmarks/trial_passes.py: six choose worse, forty no
+# better), and strengths of shrinkage, where splits are axis-aligned
+FLOOR_PASSES, AXIS_PASSES = 10, 1
 NODES = ("newton", "liblinear", "sklearn")
 
 
@@ -32,7 +34,7 @@ def _trial(options: Estimator, problem: TreeProblem) -> tuple[Any, TreeProblem]:
     """One start of a few passes; where ``init`` is a tree of all rows, from the usual initial tree."""
     given = isinstance(options.init, Tree)
     tao = _tao(options, problem, _usual_init(options, problem) if given else _initial(options, problem))
-    passes = 1 if problem.splits == "axis" else TRIAL_PASSES
+    passes = AXIS_PASSES if problem.splits == "axis" else TRIAL_PASSES
     return replace(tao, max_iter=min(tao.max_iter, passes)), problem
 
 

@@ -86,3 +86,26 @@ def test_bad_input_is_one_clear_sentence(kind, X, y, options, message):
     with pytest.raises(ValueError, match=message) as error:
         kind(**options).fit(X, y)
     assert len(str(error.value).splitlines()) == 1 or message == "NaN"  # that one is scikit-learn's
+
+
+def test_new_rows_are_read_without_scikit_learns_checks_where_they_are_as_in_the_fit():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(80, 3)), columns=["a", "b", "c"]).assign(c=lambda t: (10 * t.c).astype(int))
+    model = TAORegressor(3, random_state=0).fit(X, X.a + (X.c > 0))
+    want = model.predict(X)
+    assert np.array_equal(model.predict(X.astype({"c": np.int8})), want)
+    assert np.array_equal(model.predict(X.astype({"c": "Int64"})), want)
+    assert np.array_equal(model.predict(X.iloc[::2]), want[::2])
+    with pytest.raises(ValueError, match="should match those that were passed"):
+        model.predict(X[["b", "a", "c"]])
+    with pytest.raises(ValueError, match="'a'.*missing"):
+        model.predict(X.assign(a=X.a.where(X.index != 3)))
+    with pytest.warns(UserWarning, match="valid feature names"):
+        assert np.array_equal(model.predict(X.to_numpy()), want)
+    plain = TAORegressor(3, random_state=0).fit(X.to_numpy(), X.a)
+    with pytest.warns(UserWarning, match="fitted without feature names"):
+        plain.predict(X)
+    with pytest.raises(ValueError, match="3 features"):
+        plain.predict(X.to_numpy()[:, :2])
+    with pytest.raises(ValueError, match="must be finite|infinity|infinite"):
+        plain.predict(np.where(np.arange(3) == 1, np.inf, X.to_numpy()))
