@@ -98,7 +98,7 @@ def test_new_rows_are_read_without_scikit_learns_checks_where_they_are_as_in_the
     assert np.array_equal(model.predict(X.iloc[::2]), want[::2])
     with pytest.raises(ValueError, match="should match those that were passed"):
         model.predict(X[["b", "a", "c"]])
-    with pytest.raises(ValueError, match="'a'.*missing"):
+    with pytest.raises(ValueError, match=r"'a'.*missing"):
         model.predict(X.assign(a=X.a.where(X.index != 3)))
     with pytest.warns(UserWarning, match="valid feature names"):
         assert np.array_equal(model.predict(X.to_numpy()), want)
@@ -107,5 +107,5 @@ def test_new_rows_are_read_without_scikit_learns_checks_where_they_are_as_in_the
         plain.predict(X)
     with pytest.raises(ValueError, match="3 features"):
         plain.predict(X.to_numpy()[:, :2])
-    with pytest.raises(ValueError, match="must be finite|infinity|infinite"):
+    with pytest.raises(ValueError, match=r"finite|infinity|infinite"):
         plain.predict(np.where(np.arange(3) == 1, np.inf, X.to_numpy()))
