@@ -16,6 +16,7 @@ True
 
 import sys as _sys
 from importlib import import_module as _import_module
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 import solvers.core.result
@@ -93,7 +94,6 @@ if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools
     from solvers.soft.orrt import ORRT as ORRT
     from solvers.tao.tao import TAO as TAO
 
-_ROOMS = ("core", "ensembles", "external", "get", "initial", "mip", "nodes", "soft", "streaming", "tao")
 _HOMES = {
     "check_solver": "conformance",
     "Solver": "core.base",
@@ -134,7 +134,7 @@ def __getattr__(name: str) -> _Any:
         for known in _HOMES:
             __getattr__(known)
         value = sorted({*_HOMES, *_solvers_in(__path__)})
-    elif name in _ROOMS:
+    elif not name.startswith("_") and _find_spec(f"solvers.{name}") is not None:
         value = _import_module(f"solvers.{name}")
     elif not name.startswith("_") and (home := _HOMES.get(name) or _home_of(name, __path__)) is not None:
         value = getattr(_import_module(f"solvers.{home}"), name)

@@ -111,7 +111,7 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
             solver = replace(_boosting(options, kind, fit.valid, signs), ridge=ridge)
             if held_out and results and not small:
                 early = [found.trace.rows[-1].info.get("early", np.inf) for found in results.values()]
-                solver = replace(solver, rival=float(min(early)))
+                solver = replace(solver, rival=float(min(early)) if np.isfinite(min(early)) else None)
             results[kind, ridge] = keep_last(partial(run, options, solver, stated, fit.start, seed, share))
             if results[kind, ridge].termination.name == "INTERRUPTED":
                 break

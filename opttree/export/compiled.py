@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,8 +17,7 @@ import numpy as np
 from opttree.export.c import to_c
 from opttree.export.columns import as_read, columns_read
 from opttree.model.files import as_saved
-from opttree.runtime.words import shown
-from opttree.statement.numbers import are_small
+from opttree.statement.numbers import check_numbers
 from opttree.tables.encoding import as_number, level_text, raw_column
 
 COMPILERS = ("cc", "gcc", "clang")
@@ -43,16 +42,18 @@ class CompiledModel:
     def __init__(self, model: Any, backend: Literal["c", "numba"] | None) -> None:
         saved = as_saved(model)
         self._model = as_read(saved.tree)
-        compiler = None if backend == "numba" else _compiler()
-        if backend == "c" and compiler is None:
-            raise ValueError(f"backend 'c' needs a compiler of C: one of {', '.join(COMPILERS)}, or CC; none was found")
-        self.backend: Literal["c", "numba"] = "numba" if compiler is None else "c"
+        self._library = None if backend == "numba" else _library(self._model, needed=backend == "c")
+        self.backend: Literal["c", "numba"] = "numba" if self._library is None else "c"
         self._table = None if self._model.encoding is None else _Columns(self._model.encoding)
         names = self._model.names() if self._table is None else self._table.names
         self.columns = [str(name) for name in names]
         self._classes = None if self._model.classes is None else np.asarray(self._model.classes)
+        several = getattr(model, "_several", None)
+        self._several = several and [
+            (labels, (np.asarray(codes)[:, None] == np.arange(len(labels))).astype(np.float64))
+            for labels, codes in several
+        ]
         self._own = threading.local()
-        self._library = None if compiler is None else _library(self._model, compiler)
         if self._library is not None:
             self._outputs = self._library.model_predict
             self._outputs.argtypes, self._outputs.restype = (ctypes.c_void_p, ctypes.c_void_p), None
@@ -66,13 +67,13 @@ class CompiledModel:
         Parameters
         ----------
         row : array-like of shape (p,), or mapping
-            Numbers in the order of the features; of a model with the encoding of a table, a mapping from the names of
-            its columns to entries, missing where there is none, or their values in the order of ``columns``.
+            Numbers in the order of the features; of a model of a table, entries in the order of ``columns``, or a
+            mapping from their names (a dict, a row of pandas). With an encoding, a column may be missing.
 
         Returns
         -------
         float, ndarray of shape (K,) or label
-            What ``predict`` answers to this row.
+            What ``predict`` answers to this row; (K,) labels for several outputs.
 
         Raises
         ------
@@ -80,6 +81,10 @@ class CompiledModel:
             If the row has another length, or a number that is not finite.
         """
         out = self._answer(row)
+        if self._several:
+            picked = [labels[(out @ shares).argmax()] for labels, shares in self._several]
+            kind = None if len({labels.dtype.kind for labels, _shares in self._several}) == 1 else object
+            return np.array(picked, kind)
         if self._classes is not None:
             return self._classes[out.argmax()]
         return float(out[0]) if out.size == 1 else out.copy()
@@ -94,8 +99,8 @@ class CompiledModel:
 
         Returns
         -------
-        ndarray of shape (K,)
-            In the order of the model's classes.
+        ndarray of shape (K,), or list of them
+            In the order of the model's classes; a list for several outputs.
 
         Raises
         ------
@@ -104,7 +109,8 @@ class CompiledModel:
         """
         if self._classes is None:
             raise ValueError("predict_proba_one is for classes; got a model of numbers")
-        return self._answer(row).copy()
+        out = self._answer(row).copy()
+        return [out @ shares for _labels, shares in self._several] if self._several else out
 
     def _answer(self, row: Any) -> Any:
         """(K,) numbers or probabilities, in an array that the next call of this thread overwrites."""
@@ -114,12 +120,16 @@ class CompiledModel:
             own.places = own.x.ctypes.data, own.out.ctypes.data
         if self._table is not None:
             self._table.read(row, self._library, own.x, own.places[0])
-        elif np.shape(row) != own.x.shape:
-            raise ValueError(f"row must have {own.x.size} numbers; got shape {np.shape(row)}")
         else:
+            if hasattr(row, "keys"):
+                absent = [name for name in self.columns if name not in row]
+                if absent:
+                    raise ValueError(f"row must have an entry for {absent[0]!r}; got none")
+                row = [row[name] for name in self.columns]
+            if np.shape(row) != own.x.shape:
+                raise ValueError(f"row must have {own.x.size} numbers; got shape {np.shape(row)}")
             own.x[:] = row
-        if not are_small(own.x):
-            raise ValueError(f"row must hold finite numbers; got {shown(own.x[~np.isfinite(own.x)][:1].tolist())}")
+        check_numbers("row", own.x)
         if self._library is None:
             X = own.x[None]
             found = self._model.predict_proba(X) if self._classes is not None else self._model.predict(X)
@@ -141,40 +151,59 @@ class _Columns:
 
     def read(self, row: Any, library: Any, x: Any, place: int) -> None:
         """Fill the features of a row."""
-        if isinstance(row, Mapping):
+        if hasattr(row, "keys"):
             given = [row.get(name) for name in self.names]
         else:
             given = list(row)
             if len(given) != len(self.names):
                 raise ValueError(f"row must have {len(self.names)} entries, see columns; got {len(given)}")
-        if library is None:
+        texts = [
+            level_text(value) if read.column.kind == "category" else ""
+            for read, value in zip(self.read_, given, strict=True)
+        ]
+        if library is None or not all(map(plain, texts)):
             columns: list[Any] = [np.zeros(1)] * len(self.encoding.columns)
             for read, value in zip(self.read_, given, strict=True):
                 columns[read.number] = raw_column(np.array([value, None], object)[:1], read.column)
             x[:] = self.encoding.encode(columns)[0]
             return
         entries = (
-            level_text(value).encode() if read.column.kind == "category" else as_number(value, read.column)
-            for read, value in zip(self.read_, given, strict=True)
+            text.encode() if read.column.kind == "category" else as_number(value, read.column)
+            for read, value, text in zip(self.read_, given, texts, strict=True)
         )
         library.model_encode(ctypes.byref(self.structure(*entries)), ctypes.c_void_p(place))
 
 
-def _compiler() -> str | None:
-    """The path of a compiler of C, or None."""
-    named = os.environ.get("CC")
-    return next((path for name in ([named] if named else COMPILERS) if (path := shutil.which(name))), None)
+def plain(text: str) -> bool:
+    """Whether C can have a text: no zero byte, no half of a character."""
+    return "\0" not in text and (text.isascii() or text.encode("utf-8", "ignore").decode() == text)
 
 
-def _library(model: Any, compiler: str) -> Any:
-    """The model as a shared library in this process, whose files are gone."""
+def _compiler() -> list[str] | None:
+    """The command of a compiler of C, or None."""
+    named = shlex.split(os.environ.get("CC", ""))
+    commands = [named] if named else [[name] for name in COMPILERS]
+    return next((command for command in commands if shutil.which(command[0])), None)
+
+
+def _library(model: Any, *, needed: bool) -> Any:
+    """The model as a shared library in this process, whose files are gone; None where no compiler makes one, an error
+    where it is ``needed``.
+    """
+    compiler = _compiler()
+    if compiler is None:
+        if needed:
+            raise ValueError(f"backend 'c' needs a compiler of C: one of {', '.join(COMPILERS)}, or CC; none was found")
+        return None
     folder = Path(tempfile.mkdtemp(prefix="opttree-"))
     try:
         to_c(model, folder)
-        command = [compiler, *FLAGS, "-o", str(folder / "model.so"), str(folder / "model.c"), "-lm"]
+        command = [*compiler, *FLAGS, "-o", str(folder / "model.so"), str(folder / "model.c"), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"{compiler} does not compile the model: {done.stderr.strip()[:500]}")
+            if needed:
+                raise ValueError(f"backend 'c' needs a compiler that works; {compiler[0]} says {done.stderr[:500]!r}")
+            return None
         return ctypes.CDLL(str(folder / "model.so"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -202,7 +231,7 @@ def compile(model: Any, backend: Literal["c", "numba"] | None = None) -> Compile
     Raises
     ------
     ValueError
-        If ``backend`` is no such name, or "c" and there is no compiler.
+        If ``backend`` is no such name, or "c" and no compiler of this machine makes the program.
 
     See Also
     --------

@@ -1,6 +1,7 @@
 """Problems derived from a `TreeProblem`, each in the form that a kind of solver works on; found on first use."""
 
 from importlib import import_module as _import_module
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 if _TYPE_CHECKING:
@@ -36,7 +37,16 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> _Any:
-    if name not in _HOMES:
+    value: _Any
+    if name in _HOMES:
+        value = getattr(_import_module(_HOMES[name]), name)
+    elif not name.startswith("_") and _find_spec(f"opttree.problems.{name}") is not None:
+        value = _import_module(f"opttree.problems.{name}")
+    else:
         raise AttributeError(f"module 'opttree.problems' has no attribute {name!r}")
-    globals()[name] = value = getattr(_import_module(_HOMES[name]), name)
+    globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_HOMES)

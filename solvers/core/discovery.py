@@ -20,9 +20,11 @@ SCRIPTS = {"highs_process"}  # programs of other processes
 def home_of(name: str, folders: Iterable[str]) -> str | None:
     """The file that defines a public solver or node solver, "room.file", or None; no other one is imported."""
     if not _classes:
+        there: dict[str, str] = {}
         for room, file, path in _files(folders):
             for found in CLASS.findall(path.read_text(encoding="utf-8")):
-                _classes.setdefault(found, f"{room}.{file}")
+                there.setdefault(found, f"{room}.{file}")
+        _classes.update(there)  # at once: other threads may look
     home = _classes.get(name)
     return home if home is not None and name in _public(import_module(f"solvers.{home}")) else None
 

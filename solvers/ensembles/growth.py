@@ -359,7 +359,9 @@ def binned_tree(
     shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, depth: int, fewest: int, max_features: float
 ) -> Tree:
     """`scikit_tree` on features in bins, with the best of its splits."""
-    wanted, p = shared.options.max_features or max_features, shared.X.shape[1]
+    p = shared.X.shape[1]
+    wanted = features_in_time(rows.size, p, depth, shared.options.max_features or max_features)
+    assert isinstance(wanted, (int, float))
     count = int(wanted) if isinstance(wanted, (int, np.integer)) else max(int(wanted * p), 1)
     codes, ends = shared.bins
     fewest, seed = max(shared.min_leaf, fewest), int(rng.integers(2**31 - 1))

@@ -66,16 +66,31 @@ def test_rows_of_tables(backend, splits):
     other = {"town": "Ulm", "day": datetime.date(2022, 5, 1)}  # all else is missing
     full = pd.DataFrame([{**dict.fromkeys(frame.columns), **other}]).astype({"size": float, "noise": float})
     assert fast.predict_one(other) == pytest.approx(model.predict(full)[0])
+    odd = frame.head(2).assign(town=["Bonn\0", "Bonn"])
+    np.testing.assert_allclose([fast.predict_one(row) for _k, row in odd[::-1].iterrows()], model.predict(odd)[::-1])
+    assert fast.predict_one({**rows[0], "town": "B\udcff"}) == fast.predict_one({**rows[0], "town": "Ulm"})
     with pytest.raises(ValueError, match="'size' must hold numbers"):
         fast.predict_one({"size": "large"})
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_several_labels_and_named_numbers(backend):
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(200, 3)), columns=["a", "b", "c"])
+    model = opttree.TAOClassifier(3, random_state=0).fit(X, np.stack([X.a > 0, X.b > X.c], axis=1))
+    fast = opttree.compile(model, backend)
+    rows = [row[["c", "a", "b"]] for _k, row in X.iterrows()]
+    assert np.array_equal([fast.predict_one(row) for row in rows], model.predict(X))
+    np.testing.assert_allclose(fast.predict_proba_one(X.iloc[4])[1], model.predict_proba(X)[1][4])
+    with pytest.raises(ValueError, match="row must have an entry for 'b'"):
+        fast.predict_one({"a": 1.0, "c": 2.0})
 
 
 def test_rows_that_are_refused(fitted, monkeypatch):
     model, X = fitted
     for backend in BACKENDS:
         fast = opttree.compile(model, backend)
-        for row in ([1.0], X[:2], np.where(np.arange(10) == 9, np.nan, X[0]), np.full(10, np.inf)):
-            with pytest.raises(ValueError, match="row must h"):
+        for row in ([1.0], X[:2], np.where(np.arange(10) == 9, np.nan, X[0]), np.full(10, np.inf), np.full(10, 1e200)):
+            with pytest.raises(ValueError, match="row must "):
                 fast.predict_one(row)
     with pytest.raises(ValueError, match="backend must be"):
         opttree.compile(model, "rust")
@@ -83,4 +98,8 @@ def test_rows_that_are_refused(fitted, monkeypatch):
     monkeypatch.delenv("CC", raising=False)
     assert opttree.compile(model).backend == "numba"
     with pytest.raises(ValueError, match="needs a compiler"):
+        opttree.compile(model, "c")
+    monkeypatch.setenv("CC", "false -m64")
+    assert opttree.compile(model).backend == "numba"
+    with pytest.raises(ValueError, match="needs a compiler that works"):
         opttree.compile(model, "c")

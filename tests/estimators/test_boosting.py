@@ -79,3 +79,10 @@ def test_constant_leaves_have_no_linear_term():
         model = BoostedTreesRegressor(n_estimators=20, random_state=seed).fit(X, y)
         assert np.isfinite(model.result_.objective)
         assert not (model.base_ == "cart" and model.begins_linear_)
+
+
+def test_a_first_kind_without_a_held_out_loss_is_no_rival():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60_000, 60))
+    model = BoostedTreesRegressor(random_state=0, time_limit=0.1).fit(X, X[:, 0])
+    assert model.n_estimators_ >= 1

@@ -96,6 +96,8 @@ def test_new_rows_are_read_without_scikit_learns_checks_where_they_are_as_in_the
     assert np.array_equal(model.predict(X.astype({"c": np.int8})), want)
     assert np.array_equal(model.predict(X.astype({"c": "Int64"})), want)
     assert np.array_equal(model.predict(X.iloc[::2]), want[::2])
+    with pytest.raises(ValueError, match="encode categories first"):
+        model.predict(X.assign(b=X.b.astype("category")))
     with pytest.raises(ValueError, match="should match those that were passed"):
         model.predict(X[["b", "a", "c"]])
     with pytest.raises(ValueError, match=r"'a'.*missing"):

@@ -25,7 +25,7 @@ from opttree.estimators.steps.tails import clipped, limits_of, target_limits_of,
 from opttree.estimators.steps.units import Scaling, moments, outputs_name, with_training
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
-from opttree.runtime.clock import now
+from opttree.runtime.clock import due_at, now
 from opttree.runtime.threads import count, each, limited
 from opttree.statement import L2, TreeProblem
 from opttree.statement.pruning import with_splits
@@ -319,7 +319,10 @@ class Folds:
         elif fallback == "linear":
             other = linear_model(options, rows, ridge)
         else:
-            other = with_classes(cart_tree(options, rows if self.sampled else self.rows, *size, self.seed), rows.y)
+            limit = np.inf if options.time_limit is None else options.time_limit
+            with due_at(self.began + limit):  # where time is short, each split looks at some of the features
+                grown = cart_tree(options, rows if self.sampled else self.rows, *size, self.seed)
+            other = with_classes(grown, rows.y)
         return Choice(
             depth,
             trial.strength,
@@ -421,11 +424,15 @@ class Folds:
         limits = {"max_depth": depths[-1], "max_leaf_nodes": getattr(self.options, "max_leaf_nodes", None)}
         found = {(d, s): np.zeros((X.shape[0], self.n_answers)) for d in depths for s in leaves}
 
+        ended: list[int] = []
+
         def fold(rows: tuple[NDArray[np.intp], NDArray[np.intp]]) -> None:
             train, held = rows
             part = self.part(train)
             weight = class_weighted(self.options, part.y, part.weight)
             for fewest in leaves:
+                if self.late():
+                    return
                 model = kind(min_samples_leaf=fewest, random_state=self.seed, **limits)
                 model.fit(X[train], part.y, sample_weight=weight)
                 path = model.decision_path(X[held])
@@ -438,9 +445,13 @@ class Folds:
                     else:
                         columns = np.searchsorted(self.classes, model.classes_)
                         found[depth, fewest][np.ix_(held, columns)] = values[at]
+                ended.append(fewest)
 
         with limited(count(self.options.n_jobs)):
             each(fold, self.parts)
+        found = {key: answers for key, answers in found.items() if ended.count(key[1]) == len(self.parts)}
+        if not found:
+            return self.constant(), (0, leaves[0])
         best = min(found, key=lambda key: self.mean(found[key]))
         return found[best], best
 

@@ -116,7 +116,7 @@ def read_new(options: Estimator, X: Any) -> Any:
         Z = as_rows(validate_data(options, X, reset=False, **SPARSE))
         check_numbers("X", Z.data)
         return Z
-    Z = None if isinstance(encoder, TableEncoder) else _plain(options, X)
+    Z = _plain(options, X) if encoder is None or isinstance(encoder, Limits) else None
     if Z is not None:
         return Z if encoder is None else encoder.encoding_.encode(list(Z.T))
     X = as_given(X)
@@ -142,6 +142,8 @@ def _plain(options: Estimator, X: Any) -> Floats | None:
         if type(X).__name__ != "DataFrame" or not type(X).__module__.startswith("pandas"):
             return None
         if X.columns.tolist() != names.tolist():
+            return None
+        if not all(isinstance(kind, np.dtype) for kind in X.dtypes):
             return None
         X = X.to_numpy()
     if type(X) is not np.ndarray or X.dtype.kind not in "fiu" or X.ndim != 2 or not len(X):

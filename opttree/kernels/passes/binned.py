@@ -156,13 +156,17 @@ def in_bins(X):
 
     Bins hold about equally many rows, or one value each where there are at most `BINS`.
     """
-    codes, ends = np.empty(X.shape[::-1], np.uint8), []
+    n, p = X.shape
+    codes, ends = np.empty((p, n), np.uint8), []
     for j, x in enumerate(np.ascontiguousarray(X.T)):
-        values, counts = np.unique(x, return_counts=True)
-        last = np.arange(values.size - 1)
-        if values.size > BINS:
-            last = np.unique(np.searchsorted(np.cumsum(counts), np.arange(1, BINS) * (x.size / BINS)))
-            last = last[last < values.size - 1]
+        order = np.argsort(x)
+        values = x[order]
+        last = np.flatnonzero(values[1:] > values[:-1])  # places of the last rows of values
+        if last.size >= BINS:
+            wanted = np.searchsorted(last + 1, np.arange(1, BINS) * (n / BINS))
+            last = last[np.unique(wanted[wanted < last.size])]
         ends.append(between(values[last].astype(np.float64), values[last + 1].astype(np.float64)))
-        codes[j] = np.searchsorted(values[last], x)
+        ordered = np.zeros(n, np.uint8)
+        ordered[last + 1] = 1
+        codes[j, order] = np.cumsum(ordered, dtype=np.uint8)
     return codes, ends

@@ -70,8 +70,9 @@ class KernelCache(caching.FunctionCache):
 
     def __init__(self, py_func: Any) -> None:
         super().__init__(py_func)
-        own = _file_of(py_func.__module__) is not None
-        self._stamp = stamp(py_func.__module__) if own else self._impl.locator.get_source_stamp()
+        module = py_func.__module__ or ""
+        own = module.startswith(("opttree.", "solvers.")) and _file_of(module) is not None
+        self._stamp = stamp(module) if own else self._impl.locator.get_source_stamp()
         self._cache_file = self._in(self._cache_path)
 
     def _in(self, folder: str) -> Any:
@@ -114,5 +115,6 @@ def environment(level: str) -> dict[str, str]:
 
 def keep(dispatcher: Any) -> Any:
     """Give a compiled function its cache; RuntimeError where nothing can be written."""
-    dispatcher._cache = KernelCache(dispatcher.py_func)
+    if hasattr(dispatcher, "py_func"):  # else numba is told not to compile
+        dispatcher._cache = KernelCache(dispatcher.py_func)
     return dispatcher
