@@ -156,11 +156,11 @@ class _BoostedTrees(ForestModel):
 
     base: Any = option(
         "auto",
-        """"auto", "oblique", "axis", "cart" or a solver: how trees are grown. "oblique": passes of TAO over the whole
-        tree. "axis": scikit-learn's randomised trees with our leaves; "cart": the same with constant leaves in any
-        case. "auto" tries all three, one after another, and keeps the one with the lowest held-out loss; trees
-        of TAO for 2,000 rows and more only go on after 20 where they are ahead. A solver of
-        `solvers`, such as ``TAO(max_iter=10)``, solves a separate problem for every tree, which takes longer.""",
+        """"auto", "oblique", "axis", "cart" or a solver: how trees are grown. "oblique": passes of TAO over the
+        whole tree. "axis": randomised trees on features in bins, with our leaves; "cart": the same with constant
+        leaves in any case. "auto" tries all three, one after another, and keeps the one with the lowest held-out
+        loss; trees of TAO for 2,000 rows and more only go on after 20 where they are ahead. A solver of `solvers`,
+        such as ``TAO(max_iter=10)``, solves a separate problem for every tree, which takes longer.""",
         test=lambda base: (
             base in ("auto", *DEPTHS) if isinstance(base, str) else isinstance(base, bridge.solvers.Solver)
         ),

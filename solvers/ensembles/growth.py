@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 SAME = 1e-5  # what rounding leaves of differences between sums of two outputs
 MOST_BINNED = 16  # outputs, up to which randomised trees are grown on features in bins
-CART_ROWS = 4  # scikit-learn's tree is grown down to one row per this many parameters of a linear leaf
+CART_ROWS = 4  # a randomised tree is grown down to one row per this many parameters of a linear leaf
 CART_FEATURES = 0.5  # share of random features for each of its splits
 PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
 MOST_MOMENTS = 2**27  # bytes of Gram matrices of all nodes, beyond which trees are `TAO`'s, leaves and all
@@ -303,14 +303,14 @@ def oblique(
 
 
 def axis(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
-    """Axis-aligned splits by passes of TAO from scikit-learn's tree of random features, and the leaf of every row."""
+    """Axis-aligned splits by passes of TAO from a randomised tree, and the leaf of every row."""
     return by_passes(shared, sample, rows, rng, "axis")
 
 
 def by_passes(
     shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, splits: str, leaves: str = "constant"
 ) -> tuple[Tree, NDArray[np.int64]]:
-    """Splits by passes of TAO from scikit-learn's tree of random features, and the leaf of every row."""
+    """Splits by passes of TAO from a randomised tree, and the leaf of every row."""
     options = shared.options
     stated = TreeProblem(
         shared.rows[rows].astype(np.float64),
@@ -321,7 +321,7 @@ def by_passes(
         sample_weight=sample.w[rows].astype(np.float64),
         min_leaf=shared.min_leaf,
     )
-    tree = scikit_tree(shared, sample, rows, rng, shared.depth)
+    tree = random_tree(shared, sample, rows, rng, shared.depth)
     lasso = 0.0
     if splits == "oblique":
         usual = WIDE_LASSO if leaves == "linear" else SPLIT_LASSO
@@ -341,27 +341,26 @@ def by_passes(
 
 
 def cart(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
-    """scikit-learn's tree to the depth limit of the problem, and the leaf of every row. A leaf may hold a single row,
+    """A randomised tree to the depth limit of the problem, and the leaf of every row. A leaf may hold a single row,
     since its model is shrunk towards its parent's.
     """
-    tree = scikit_tree(shared, sample, rows, rng, shared.most_depth, shared.X.shape[1] // CART_ROWS)
+    tree = random_tree(shared, sample, rows, rng, shared.most_depth, shared.X.shape[1] // CART_ROWS)
     return tree, tree.apply(shared.rows).astype(np.int64) - tree.n_branches
 
 
 def extra(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
     """scikit-learn's tree of one random threshold per feature, to the depth limit, and the leaf of every row."""
     fewest = shared.X.shape[1] // CART_ROWS
-    tree = scikit_tree(shared, sample, rows, rng, shared.most_depth, fewest, "random", 1.0)
+    tree = random_tree(shared, sample, rows, rng, shared.most_depth, fewest, "random", 1.0)
     return tree, tree.apply(shared.rows).astype(np.int64) - tree.n_branches
 
 
 def binned_tree(
     shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, depth: int, fewest: int, max_features: float
 ) -> Tree:
-    """`scikit_tree` on features in bins, with the best of its splits."""
+    """`random_tree` on features in bins."""
     p = shared.X.shape[1]
-    wanted = features_in_time(rows.size, p, depth, shared.options.max_features or max_features)
-    assert isinstance(wanted, (int, float))
+    wanted: Any = features_in_time(rows.size, p, depth, shared.options.max_features or max_features)
     count = int(wanted) if isinstance(wanted, (int, np.integer)) else max(int(wanted * p), 1)
     codes, ends = shared.bins
     fewest, seed = max(shared.min_leaf, fewest), int(rng.integers(2**31 - 1))
@@ -376,7 +375,7 @@ def binned_tree(
     return Tree.from_links(grown.left, grown.right, A, b, np.zeros((b.size, shared.Y.shape[1])))
 
 
-def scikit_tree(
+def random_tree(
     shared: Shared,
     sample: Any,
     rows: NDArray[np.int32],
@@ -386,8 +385,9 @@ def scikit_tree(
     splitter: Literal["best", "random"] = "best",
     max_features: float = CART_FEATURES,
 ) -> Tree:
-    """scikit-learn's tree on a sample; each split is the best over a random subset of the features, for classes of a
-    sparse table by default over the square root of their number, and over fewer where time is short.
+    """A randomised tree on a sample; each split is the best over a random subset of the features, for classes of a
+    sparse table by default over the square root of their number, and over fewer where time is short. It is
+    `binned_tree`'s or, of sparse tables, for monotone splits, random thresholds and many outputs, scikit-learn's.
     """
     if splitter == "best" and shared.takes_bins:
         return binned_tree(shared, sample, rows, rng, depth, fewest, max_features)

@@ -22,12 +22,12 @@ class GrowthOptions(Checked):
     n_trees: int = option(30, "T, 30 in the paper's tables.", least=1)
     kind: Literal["auto", "oblique", "axis", "cart", "extra"] = option(
         "auto",
-        """"oblique" or "axis" TAO trees (axis-aligned ones start from scikit-learn's randomised trees). "cart":
-        scikit-learn's randomised trees with our leaf models and without TAO, to the depth limit of the problem; better
-        where near neighbours predict better than trends. "extra": the same with one random threshold per feature and
-        all features at each split (extremely randomised trees). "auto" grows eight trees of the first kind and of
-        "cart" on bootstrap samples and takes "cart" if its expected out-of-bag error is below .96 of the other's.
-        ``step.info["kind"]`` is the number of the kind in `KINDS`.""",
+        """"oblique" or "axis" TAO trees (axis-aligned ones start from randomised trees). "cart": randomised trees,
+        grown on features in at most 256 bins, with our leaf models and without TAO, to the depth limit of the
+        problem; better where near neighbours predict better than trends. "extra": the same with one random
+        threshold per feature and all features at each split (extremely randomised trees). "auto" grows eight trees
+        of the first kind and of "cart" on bootstrap samples and takes "cart" if its expected out-of-bag error is
+        below .96 of the other's. ``step.info["kind"]`` is the number of the kind in `KINDS`.""",
     )
     levels: int | None = option(
         None,
@@ -62,7 +62,7 @@ class GrowthOptions(Checked):
     max_features: float | None = option(
         None,
         """Number or share of random features per tree or node, see ``subsets``; None: all, as the paper recommends. In
-        "axis" and "cart" it applies to each split of scikit-learn's tree, by default half of the features; TAO passes
+        "axis" and "cart" it applies to each split of the randomised tree, by default half of the features; TAO passes
         use all features.""",
         test=lambda some: some is None or 0.0 < some <= 1.0 or (isinstance(some, (int, np.integer)) and some >= 1),
         words="an integer >= 1, a share above 0 and at most 1, or None",

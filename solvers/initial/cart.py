@@ -49,11 +49,12 @@ CLOSE = 1e-7  # values that scikit-learn takes for equal
 
 @dataclass(frozen=True)
 class CartInit(Initial):
-    """scikit-learn's greedy axis-aligned tree to the depth limit, criterion by the loss, on sparse tables the squared
-    one in place of the absolute one; leaves are refitted.
+    """CART's greedy axis-aligned tree to the depth limit, criterion by the loss, on sparse tables the squared one in
+    place of the absolute one; leaves are refitted.
 
-    Columns of a problem of axis-aligned splits go in as ranks where single precision would not tell values apart. Where
-    a time limit is too short for all features, each split looks at some of them, at random.
+    It is grown by kernels of ours for squared loss and the Gini impurity on columns of many values, and else by
+    scikit-learn. Columns of a problem of axis-aligned splits go in there as ranks where single precision would not tell
+    values apart. Where a time limit is too short for all features, each split looks at some of them, at random.
 
     See Also
     --------
