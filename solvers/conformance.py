@@ -57,8 +57,10 @@ def check_solver(solver: Any, problems: Mapping[str, TreeProblem] | None = None)
 
     Examples
     --------
+    >>> from opttree import TreeProblem
     >>> from solvers import CartInit, check_solver
-    >>> refused = check_solver(CartInit())
+    >>> problem = TreeProblem([[0.0], [1.0], [2.0], [3.0]], [0.0, 0.0, 1.0, 1.0], depth=1)
+    >>> refused = check_solver(CartInit(), {"small": problem})
     >>> all(isinstance(reason, str) for reason in refused.values())
     True
     """

@@ -27,6 +27,13 @@ FLAGS = ("-O2", "-std=c99", "-fPIC", "-shared")
 class CompiledModel:
     """What `compile` returns. It may be called by several threads, and is neither saved nor copied.
 
+    Parameters
+    ----------
+    model : Tree, Forest, Model or estimator
+        The model; an estimator must be fitted.
+    backend : {"c", "numba"} or None
+        See `compile`.
+
     Attributes
     ----------
     backend : {"c", "numba"}
@@ -37,6 +44,14 @@ class CompiledModel:
     See Also
     --------
     compile : makes it
+
+    Examples
+    --------
+    >>> import opttree
+    >>> model = opttree.TAOClassifier(max_depth=1, random_state=0).fit([[0.0], [1.0]] * 9, ["no", "yes"] * 9)
+    >>> fast = opttree.compile(model)
+    >>> str(fast.predict_one([0.9])), fast.predict_proba_one([0.9]).tolist()
+    ('yes', [0.0, 1.0])
     """
 
     def __init__(self, model: Any, backend: Literal["c", "numba"] | None) -> None:
@@ -244,7 +259,7 @@ def compile(model: Any, backend: Literal["c", "numba"] | None = None) -> Compile
     >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
     >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
     >>> fast = opttree.compile(model)
-    >>> abs(fast.predict_one(X[0]) - model.predict(X[:1])[0]) < 1e-9
+    >>> bool(abs(fast.predict_one(X[0]) - model.predict(X[:1])[0]) < 1e-9)
     True
     """
     if backend not in ("c", "numba", None):

@@ -61,7 +61,7 @@ class ObliqueBranchAndBound(Solver):
     >>> from solvers import ObliqueBranchAndBound, solve
     >>> X, y = datasets.load("diabetes", as_arrays=True)
     >>> problem = TreeProblem.standardized(X, y, depth=1)
-    >>> few = TreeProblem(X[:20, 2:4], problem.y[:20], depth=1)
+    >>> few = TreeProblem(X[:12, 2:4], problem.y[:12], depth=1)
     >>> solve(few, ObliqueBranchAndBound(), random_state=0).termination.name
     'OPTIMAL'
     """

@@ -155,7 +155,7 @@ class CartInit(Initial):
         Y = Y if n_classes else Y - np.average(Y, axis=0, weights=weight)
         least = max(self.min_rows, problem.min_leaf)
         X, order, depth = problem.X, problem.presorted, problem.depth
-        left, right, feature, b = cart.grow(X, order, Y, label, weight, depth, least, n_classes, rng)
+        left, right, feature, b = cart.grow(X, order, Y, label, weight, depth, least, n_classes, rng.random)
         A = np.zeros((len(left), problem.n_features))
         inner = np.flatnonzero(np.array(left) >= 0)
         A[inner, np.array(feature)[inner]] = 1.0

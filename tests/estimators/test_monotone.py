@@ -43,6 +43,7 @@ def test_boosted_trees_can_be_monotone():
         BoostedTreesRegressor("oblique", monotonic_cst=[1]).fit(frame[["down"]], y)
 
 
+@pytest.mark.long
 def test_optimal_trees_can_be_monotone():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.random(30), "z": rng.random(30)})

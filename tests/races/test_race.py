@@ -252,6 +252,7 @@ def test_protocols_may_lie_anywhere(tmp_path):
         reading.read(str(tmp_path / "none.toml"))
 
 
+@pytest.mark.long
 def test_a_problem_has_one_reference_whatever_the_seeds():
     """Each seed had one of its own, to which every randomised solver's gap was 0."""
     rng = np.random.default_rng(0)
@@ -312,6 +313,7 @@ def test_a_bound_above_any_tree_is_refuted_and_said():
     assert "liar" in race.to_html()
 
 
+@pytest.mark.long
 def test_no_tree_is_a_status_of_a_race():
     none = problem().restated(constraints=[RequireSplit(0), ForbidSplit(0)])
     race = opttree.race({"none": none, "one": PROBLEMS["one"]}, {"mip": MIP(), "cart": CartInit()}, 20.0)

@@ -95,7 +95,7 @@ def test_all_threads_have_ended_when_an_error_is_raised():
 
 def test_without_further_threads_the_caller_does_all(monkeypatch):
     class Ended:
-        def submit(self, work):
+        def submit(self, *work):
             raise RuntimeError("cannot schedule new futures after interpreter shutdown")
 
     monkeypatch.setattr(threads, "pool", Ended)

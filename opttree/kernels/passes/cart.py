@@ -149,12 +149,13 @@ def mixed(order, start, Y):
     return found
 
 
-def grow(X, presorted, Y, label, w, depth, least, n_classes, rng):
+def grow(X, presorted, Y, label, w, depth, least, n_classes, draw):
     """Links ``left, right`` (-1 at leaves), features and thresholds of CART's tree, nodes level by level.
 
     ``presorted (p, n)``: the rows in increasing order of each feature; ``label (n,)``: codes of ``n_classes`` classes,
     which ``Y (n, 1)`` holds, too; no classes for numbers ``Y (n, K)`` whose means are about 0. Rows of weight zero are
-    left out. Of equal cuts one is taken at random.
+    left out. Of equal cuts one is taken at random: ``draw`` gives
+    numbers between 0 and 1.
     """
     n, p = X.shape
     order = presorted if w.all() else presorted[w[presorted] > 0.0].reshape(p, -1)
@@ -168,7 +169,7 @@ def grow(X, presorted, Y, label, w, depth, least, n_classes, rng):
         share(cut_range, p, cost, X, order, start, WY, label, w, least, n_classes, *cuts)
         at = np.arange(len(nodes))
         equal = cuts.gain >= cuts.gain.max(axis=0) * (1.0 - TIE)
-        best = np.argmax(equal * rng.random(equal.shape), axis=0)
+        best = np.argmax(equal * draw(equal.shape), axis=0)
         splits = mixed(order[0], start, Y) & (cuts.gain[best, at] > -np.inf)
         if not splits.any():
             break
