@@ -19,8 +19,8 @@ from opttree.statement import TreeProblem
 __all__ = ["TAOClassifier", "TAORegressor"]
 
 INITS = ("auto", "random", "cart", "cluster", "hinge")
-# of trees by which depths and penalties are chosen (experiments/benchmarks/trial_passes.py: six choose worse, forty no
-# better), and strengths of shrinkage, where splits are axis-aligned
+# of trees by which depths and penalties are chosen (experiments/benchmarks/trial_passes.py: six choose worse, forty
+# hardly better), and strengths of shrinkage, where splits are axis-aligned
 FLOOR_PASSES, AXIS_PASSES = 10, 1
 NODES = ("newton", "liblinear", "sklearn")
 

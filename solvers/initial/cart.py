@@ -43,7 +43,7 @@ def features_in_time(n: int, p: int, depth: int, wanted: float | str | None) -> 
 
 LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well
 SAMPLE, VARIED = 256, 0.1  # rows that are looked at, and the share of neighbours that must differ
-DEEP = 12  # levels, beyond which scikit-learn's tree, node by node, is quicker
+DEEP = 12  # levels, beyond which there may be too many nodes for a loop in Python
 CLOSE = 1e-7  # values that scikit-learn takes for equal
 
 
