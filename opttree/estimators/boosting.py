@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -110,8 +111,7 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
         for ridge in better if stated.leaves == "linear" else [None]:
             solver = replace(_boosting(options, kind, fit.valid, signs), ridge=ridge)
             if held_out and results and not small:
-                early = [found.trace.rows[-1].info.get("early", np.inf) for found in results.values()]
-                solver = replace(solver, rival=float(min(early)) if np.isfinite(min(early)) else None)
+                solver = replace(solver, rival=_first_losses(results.values()))
             results[kind, ridge] = keep_last(partial(run, options, solver, stated, fit.start, seed, share))
             if results[kind, ridge].termination.name == "INTERRUPTED":
                 break
@@ -122,6 +122,14 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     return Outcome(
         results[best], {"base_": best[0], "begins_linear_": best[1] is not None, "validation_loss_": loss(best)}
     )
+
+
+def _first_losses(results: Iterable[Any]) -> tuple[float, ...] | None:
+    """The lowest held-out losses of any run's first trees; None if a run ended before it had trees."""
+    infos = [result.trace.rows[-1].info for result in results]
+    early = [[value for key, value in info.items() if key.startswith("after ")] for info in infos]
+    lowest = [min(values) for values in zip(*filter(None, early), strict=True)]
+    return tuple(lowest) if lowest and np.isfinite(lowest).all() else None
 
 
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
@@ -159,8 +167,8 @@ class _BoostedTrees(ForestModel):
         """"auto", "oblique", "axis", "cart" or a solver: how trees are grown. "oblique": passes of TAO over the
         whole tree. "axis": randomised trees on features in bins, with our leaves; "cart": the same with constant
         leaves in any case. "auto" tries all three, one after another, and keeps the one with the lowest held-out
-        loss; trees of TAO for 2,000 rows and more only go on after 20 where they are ahead. A solver of `solvers`,
-        such as ``TAO(max_iter=10)``, solves a separate problem for every tree, which takes longer.""",
+        loss; trees of TAO for 2,000 rows and more end after 3, 5, 10 or 20 where they are behind. A solver of
+        `solvers`, such as ``TAO(max_iter=10)``, solves a separate problem for every tree, which takes longer.""",
         test=lambda base: (
             base in ("auto", *DEPTHS) if isinstance(base, str) else isinstance(base, bridge.solvers.Solver)
         ),

@@ -273,7 +273,7 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
             info = {**info, "oob": options.oob_loss_ / unit}
         new = options.forest_.joined(new)
     kind = bridge.solvers.ensembles.KINDS[int(info["kind"])]
-    chosen = is_searched(options) and kind not in ("cart", "extra")
+    chosen = is_searched(options) and kind not in ("cart", "cart-constant", "extra")
     answers, counts = new.outside
     outside = np.full((len(weight), answers.shape[1]), np.nan)
     outside[np.flatnonzero(weight)[counts > 0]] = answers[counts > 0]
@@ -372,7 +372,7 @@ class _TAOForest(ForestModel):
         better than trends. "stacked": oblique, axis-aligned and extremely randomised trees and a ridge regression
         (trees of one leaf), in the shares that predict best on held-out rows, see `solvers.StackedForest`. "auto":
         "stacked" for fewer than 2000 rows and ten trees or more, unless ``warm_start``; otherwise oblique trees, or
-        "cart" if its out-of-bag error is below .96 of theirs, see `solvers.TAOForest`.""",
+        "cart", with linear or constant leaves, if its out-of-bag error is clearly lower, see `solvers.TAOForest`.""",
     )
     max_samples: float = option(0.9, "Share of the rows in each tree's sample.", above=0, most=1)
     bootstrap: bool = option(False, "Whether each tree gets a bootstrap sample instead.")
@@ -450,7 +450,8 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         Expected squared error per new row, estimated out of bag, summed over the outputs in units of their mean
         variance.
     kind_ : str
-        Kind of the trees: "oblique", "axis", "cart", "extra" or "stacked".
+        Kind of the trees: "oblique", "axis", "cart", "extra" or "stacked"; "cart-constant" if "auto" has chosen
+        randomised trees with constant leaves.
     depth_ : int
         Depth of the TAO trees if it was chosen; else the depth of the deepest tree.
     shrinkage_, leaf_lasso_ : float

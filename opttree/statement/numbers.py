@@ -61,6 +61,12 @@ def is_constant(name: str, values: NDArray[np.float64]) -> bool:
     return False
 
 
+def barely_varies(values: NDArray[np.float64]) -> bool:
+    """Whether a column varies so little that scaling it would lose its differences, or not at all."""
+    largest = float(np.abs(values).max())
+    return largest < SMALLEST or float(np.ptp(values)) <= RESOLUTION * largest
+
+
 def apart(x: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether neighbours among increasing values (..., m) along a hyperplane differ by more than the rounding of
     ``a . x``, which must not change a side: (..., m - 1).

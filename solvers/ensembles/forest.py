@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator as Rng
@@ -27,9 +28,11 @@ SHRINKAGES = (0.03, 0.3, 3.0, 30.0)
 UNSHRUNK = 1e-9  # rows
 LASSOS = (0.003, 0.01, 0.03)
 FREE = 1.005  # the out-of-bag error may rise by this factor if leaves become sparser
-KINDS = ("auto", "oblique", "axis", "cart", "extra", "stacked")  # the last by `StackedForest`
+KINDS = ("auto", "oblique", "axis", "cart", "extra", "stacked", "cart-constant")  # "stacked" by `StackedForest`
 PILOTS = 8  # trees of each kind, on bootstrap samples, to compare the kinds
-CLEARLY = 0.96  # CART trees are preferred if their error is below this share of the TAO trees' error
+CLEARLY = 0.04  # CART trees are preferred if their error is lower by this share at 2,000 rows, half of it at 8,000
+# Kinds behind by this factor with as many trees, each on half of as many rows, are not compared any further
+BEHIND, FEW_PILOTS, FIRST_ROWS = 1.03, 5, 8000
 FEW_PAIRS = 30  # rows with two out-of-bag predictions needed for an average over pairs
 
 
@@ -129,7 +132,7 @@ class TAOForest(GrowthOptions, Solver):
         if problem.loss_function.lacks("averages"):
             return f"the trees of a forest are fitted under squared loss; the problem asks for loss={problem.loss!r}"
         if self.monotone is not None:
-            if self.kind not in ("cart", "extra") or problem.leaves != "constant":
+            if self.kind not in ("cart", "cart-constant", "extra") or problem.leaves != "constant":
                 return f"monotone is for kind 'cart' or 'extra' and constant leaves; got kind={self.kind!r}"
             if problem.is_classification or problem.n_outputs > 1:
                 return "monotone is for one number; the problem has classes or several outputs"
@@ -186,8 +189,18 @@ class TAOForest(GrowthOptions, Solver):
         shrinkages = SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),)
         chosen = self.leaf_lasso == "oob" and problem.leaves == "linear" and problem.n_features <= MOST_FEATURES
         lassos = (0.0, *LASSOS) if chosen else None
-        shared = Shared.of(problem, self, shrinkages, common if self.common_start else None, lassos)
-        yield from self._trees(shared, seeds, common, tallies)
+
+        def prepared(part: TreeProblem, sample: Any) -> Shared:
+            options = replace(self, sample=sample)
+            return Shared.of(part, options, shrinkages, common if self.common_start else None, lassos)
+
+        kind: str = self.kind
+        if kind == "auto":
+            kind = yield from self._kind(problem, prepared, common, tallies)
+            tallies.clear()
+        shared = prepared(problem, self.sample)
+        tallies[kind] = Tally(shared.of_kind(kind))
+        yield from self._grow(shared, kind, seeds, tallies[kind])
 
     def quick_trees(self, train: TreeProblem, subsample: float) -> Callable[[Floats, Floats, Rng], Tree]:
         """Function that fits single trees of this kind under squared loss, by the compiled passes.
@@ -220,24 +233,41 @@ class TAOForest(GrowthOptions, Solver):
 
         return fit
 
-    def _trees(self, shared: Shared, seeds: dict[int, Rng], common: Rng, tallies: dict[str, Tally]) -> Generator[None]:
-        """Grow the trees with the numbers ``seeds`` into ``tallies``; "auto" compares the kinds first."""
-        ours = "axis" if shared.axis_aligned else "oblique"
-        kind = ours if self.kind == "auto" else self.kind
-        if self.kind == "auto":
-            bootstrap = replace(shared, options=replace(self, sample="bootstrap"))
-            pilots = dict(enumerate(common.spawn(min(PILOTS, self.n_trees))))
-            tallies.update({pilot: Tally(shared.of_kind(pilot)) for pilot in (ours, "cart")})
-            for pilot in (ours, "cart"):
-                yield from self._grow(bootstrap, pilot, pilots, tallies[pilot])
-            both = np.min([tally.counts for tally in tallies.values()], axis=0) > 1
-            rows = both if both.sum() >= FEW_PAIRS else None
-            n_trees = self.first + self.n_trees
-            forecasts = {pilot: np.nan_to_num(tally.errors(n_trees, rows)).min() for pilot, tally in tallies.items()}
-            kind = "cart" if forecasts["cart"] < CLEARLY * forecasts[ours] else ours
-            tallies.clear()
-        tallies[kind] = Tally(shared.of_kind(kind))
-        yield from self._grow(shared, kind, seeds, tallies[kind])
+    def _kind(
+        self, problem: TreeProblem, prepared: Callable[..., Shared], common: Rng, tallies: dict[str, Tally]
+    ) -> Generator[None, None, str]:
+        """The kind with the lowest out-of-bag error, by some trees of each that go into ``tallies``. Of large tables,
+        kinds that are behind on some of the rows are left out before.
+        """
+        whole, count = prepared(problem, "bootstrap"), PILOTS
+        ours = "axis" if whole.axis_aligned else "oblique"
+        kinds = ["cart-constant", "cart", ours] if whole.linear else ["cart", ours]
+        if problem.n_samples > FIRST_ROWS:
+            count = FEW_PILOTS
+            yield from self._compare(whole, kinds[:1], 1, common, tallies)  # a tree in case the time is short
+            some = problem.sample(np.sort(common.choice(problem.n_samples, FIRST_ROWS, replace=False)))
+            errors = yield from self._compare(prepared(some, 0.5), kinds, count, common, {})
+            kinds = [kind for kind in kinds if errors[kind] <= BEHIND * min(errors.values())]
+            if len(kinds) == 1:
+                return kinds[0]
+        errors = yield from self._compare(whole, kinds, count, common, tallies)
+        clearly = 1.0 - CLEARLY * min(np.sqrt(2000.0 / problem.n_samples), 1.0)
+        return min(kinds, key=lambda kind: errors[kind] * (clearly if kind == ours else 1.0))
+
+    def _compare(
+        self, shared: Shared, kinds: Sequence[str], count: int, common: Rng, tallies: dict[str, Tally]
+    ) -> Generator[None, None, dict[str, float]]:
+        """The out-of-bag errors that are expected of forests of these kinds, from ``count`` trees of each, which go
+        into ``tallies``.
+        """
+        pilots = dict(enumerate(common.spawn(min(count, self.n_trees))))
+        tallies.update({kind: Tally(shared.of_kind(kind)) for kind in kinds})
+        for kind in kinds:
+            yield from self._grow(shared, kind, pilots, tallies[kind])
+        both = np.min([tallies[kind].counts for kind in kinds], axis=0) > 1
+        rows = both if both.sum() >= FEW_PAIRS else None
+        n_trees = self.first + self.n_trees
+        return {kind: float(np.nan_to_num(tallies[kind].errors(n_trees, rows)).min()) for kind in kinds}
 
     def _grow(self, shared: Shared, kind: str, seeds: dict[int, Rng], tally: Tally) -> Iterator[None]:
         """Grow the trees with the numbers ``seeds`` into ``tally``."""

@@ -39,6 +39,7 @@ WIDE_LASSO = 0.01  # on splits and leaves of those trees, where the options leav
 class Shared:
     """The data shared by all trees of a forest: the problem in single precision (rows and blocks), and the options."""
 
+    rows: Any  # the features as they are, dense or sparse, by which trees of single features are grown
     X: Singles
     Y: Singles
     blocks: Singles
@@ -57,7 +58,7 @@ class Shared:
     axis_aligned: bool  # whether the problem asks for axis-aligned splits
     wide: bool = False  # whether oblique trees are those of `TAO`: Gram matrices of linear leaves are too large
     by_root: bool = False  # whether CART's trees look at the square root of the features: classes, sparse tables
-    table: Any = None  # a sparse X, in whose place ``X`` is then one column of zeros: leaves are constant
+    is_sparse: bool = False  # whether ``rows`` is, and ``X`` one column of zeros: leaves are constant
     made: list[Any] = field(default_factory=list)  # `bins`, once there
 
     @classmethod
@@ -81,19 +82,19 @@ class Shared:
             Y = np.eye(problem.n_outputs, dtype=np.float32)[problem.Y[:, 0].astype(int)]
         else:
             Y = problem.Y.astype(np.float32)
-        table = problem.X if problem.is_sparse else None
-        X = np.zeros((n, 1), np.float32) if table is not None else problem.X.astype(np.float32)
+        X = np.zeros((n, 1), np.float32) if problem.is_sparse else problem.X.astype(np.float32)
         depth = min(options.levels or problem.depth, problem.depth)
         shape = (2**depth - 1, problem.n_features)
         data = in_blocks(X, X[:, :0], np.ones(n), np.arange(n), -(-n // vectors.BLOCK), "float32")
         return cls(
+            problem.X,
             X,
             Y,
             data.X,
             (problem.w * n).astype(np.float32),
             options,
             depth,
-            problem.leaves == "linear" and table is None,
+            problem.leaves == "linear" and not problem.is_sparse,
             problem.min_leaf,
             problem.strength(L1, "splits"),
             problem.strength(L2, "splits"),
@@ -103,26 +104,21 @@ class Shared:
             problem.depth,
             () if common is None else (common.normal(size=shape).astype(np.float32),),
             problem.splits == "axis",
-            table is None and is_wide(problem, depth),
-            table is not None and problem.is_classification,
-            table,
+            not problem.is_sparse and is_wide(problem, depth),
+            problem.is_sparse and problem.is_classification,
+            problem.is_sparse,
         )
-
-    @property
-    def rows(self) -> Any:
-        """The features of all rows, dense or sparse."""
-        return self.X if self.table is None else self.table
 
     @property
     def takes_bins(self) -> bool:
         """Whether randomised trees are grown on features in bins."""
-        return self.table is None and self.options.monotone is None and self.Y.shape[1] <= MOST_BINNED
+        return not self.is_sparse and self.options.monotone is None and self.Y.shape[1] <= MOST_BINNED
 
     @property
     def bins(self) -> tuple[NDArray[np.uint8], list[Floats]]:
         """The features in bins, see `opttree.kernels.passes.binned.in_bins`; made once for all copies of this."""
         if not self.made:
-            self.made.append(binned.in_bins(self.X))
+            self.made.append(binned.in_bins(self.rows))
         return self.made[0]
 
     @property
@@ -133,8 +129,10 @@ class Shared:
 
     def of_kind(self, kind: str) -> Shared:
         """The same for trees of one kind: leaves of "cart" and "extra" are too small for a lasso to choose by, those of
-        wide trees are fitted once.
+        wide trees are fitted once, those of "cart-constant" are constants.
         """
+        if kind == "cart-constant":
+            return replace(self, linear=False).of_kind("cart")
         if kind == "oblique" and self.wide and self.linear:
             return replace(self, shrinkages=(np.nan,), lassos=(self.leaf_lasso,))
         if kind not in ("cart", "extra") or self.options.leaf_lasso != "oob":
@@ -176,8 +174,8 @@ class GrownTree(NamedTuple):
 
 
 def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None = None) -> GrownTree:
-    """Grow one tree, from its kind, "oblique", "axis", "cart" or "extra", and from random numbers; for ``ended``,
-    which is for oblique trees, see `oblique`.
+    """Grow one tree, from its kind, "oblique", "axis", "cart", "cart-constant" or "extra", and from random numbers;
+    for ``ended``, which is for oblique trees, see `oblique`.
     """
     kind, rng = task
     w = shared.weights(rng)
@@ -186,14 +184,15 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     outside = np.flatnonzero((w == 0.0) & (shared.w > 0.0)).astype(np.int32)
     if kind == "oblique" and shared.wide and shared.linear:
         return wide_tree(shared, sample, rows, rng, outside)
-    if kind == "oblique" and (shared.wide or shared.table is not None):
+    if kind == "oblique" and (shared.wide or shared.is_sparse):
         skeleton, leaf = by_passes(shared, sample, rows, rng, "oblique")
     elif kind == "oblique":
         if ended is None and np.isfinite(seconds_left()):
             ended = is_late
         skeleton, leaf = oblique(shared, sample, rows, rng, ended)
     else:
-        skeleton, leaf = {"axis": axis, "cart": cart, "extra": extra}[kind](shared, sample, rows, rng)
+        growers = {"axis": axis, "cart": cart, "cart-constant": cart, "extra": extra}
+        skeleton, leaf = growers[kind](shared, sample, rows, rng)
     p = shared.X.shape[1]
     linear = shared.linear and not too_large(skeleton.n_nodes, p)
     children = writable(skeleton.children)
@@ -313,7 +312,7 @@ def by_passes(
     """Splits by passes of TAO from a randomised tree, and the leaf of every row."""
     options = shared.options
     stated = TreeProblem(
-        shared.rows[rows].astype(np.float64),
+        shared.rows[rows],
         shared.Y[rows].astype(np.float64),
         depth=shared.depth,
         splits=splits,
@@ -404,6 +403,6 @@ def random_tree(
         random_state=int(rng.integers(2**31 - 1)),
         monotonic_cst=shared.options.monotone,
     )
-    X = shared.rows[rows] if shared.table is None else shared.table[rows].tocsc()
+    X = shared.rows[rows].tocsc() if shared.is_sparse else shared.rows[rows]
     model.fit(X, shared.Y[rows], sample_weight=sample.w[rows])
     return Tree.from_sklearn(model)

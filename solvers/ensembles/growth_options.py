@@ -20,14 +20,17 @@ class GrowthOptions(Checked):
     """The options of a `TAOForest` that concern the growth of single trees."""
 
     n_trees: int = option(30, "T, 30 in the paper's tables.", least=1)
-    kind: Literal["auto", "oblique", "axis", "cart", "extra"] = option(
+    kind: Literal["auto", "oblique", "axis", "cart", "cart-constant", "extra"] = option(
         "auto",
         """"oblique" or "axis" TAO trees (axis-aligned ones start from randomised trees). "cart": randomised trees,
         grown on features in at most 256 bins, with our leaf models and without TAO, to the depth limit of the
         problem; better where near neighbours predict better than trends. "extra": the same with one random
-        threshold per feature and all features at each split (extremely randomised trees). "auto" grows eight trees
-        of the first kind and of "cart" on bootstrap samples and takes "cart" if its expected out-of-bag error is
-        below .96 of the other's. ``step.info["kind"]`` is the number of the kind in `KINDS`.""",
+        threshold per feature and all features at each split (extremely randomised trees). "auto" grows some trees
+        of the first kind, of "cart" and of "cart" with constant leaves on bootstrap samples, and takes one of the
+        latter ("cart-constant" where leaves are linear) if its expected out-of-bag error is below .96 of the first's,
+        .98 for 8,000 rows and so on; for more than 8,000 rows five trees of each kind on half of so many are grown
+        before, after which kinds that are three percent behind are given up. ``step.info["kind"]`` is the number of
+        the kind in `KINDS`.""",
     )
     levels: int | None = option(
         None,

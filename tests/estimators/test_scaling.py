@@ -1,9 +1,12 @@
 """Units of features and targets."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
 
+import opttree
 from opttree import ORTRegressor, SRTRegressor, TAORegressor
 
 
@@ -28,3 +31,27 @@ def test_a_constant_column_is_exactly_zero_inside(model):
     model = model.set_params(leaves="linear", random_state=0).fit(X, y)
     assert not model.state(X, y)[0].X[:, 0].any()
     assert model.score(X, y) == pytest.approx(1.0 - model.result_.objective)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(opttree.TAOForestRegressor, n_estimators=10),
+        partial(opttree.BoostedTreesRegressor, "cart", n_estimators=40),
+        partial(opttree.TAORegressor, splits="axis"),
+        partial(opttree.TAORegressor, max_depth="cv", cv=2),
+        opttree.TAORegressor,
+    ],
+)
+def test_nearly_equal_values_beside_a_large_one_are_told_apart(make):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2200, 3))
+    kind = np.arange(len(X)) % 7
+    X[:, 0] = 1.0 + 1e-13 * kind
+    X[0, 0] = 2.0  # in whose absence, in some fold, the column is as good as constant
+    y = 3.0 * np.sin(2.0 * kind) + 0.1 * rng.normal(size=len(X))
+    assert make(random_state=0).fit(X, y).score(X, y) > 0.9
+    X[0, 0] = 1.0
+    if make is not opttree.TAOForestRegressor and getattr(make, "keywords", {}).get("splits") != "axis":
+        with pytest.raises(ValueError, match="X column 0 must vary"):
+            make(random_state=0).fit(X, y)

@@ -15,6 +15,8 @@ from opttree.estimators import bridge
 from opttree.estimators.recipe import Estimator, Rows, is_printed
 from opttree.estimators.steps.rows import monotone_signs
 from opttree.estimators.steps.shrink import shrunk_scores, strength_of
+from opttree.estimators.steps.state import feature_units
+from opttree.estimators.steps.units import on_parts
 from opttree.methods import costs
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
@@ -39,6 +41,7 @@ def choose_depth(options: Estimator, rows: Rows, seed: int | None) -> dict[str, 
     """
     began = now()
     X, y, weight = rows.X if rows.table is None else rows.table, rows.y, rows.weight
+    feature_units(options, rows.X, rows.weight)  # refuses what the fit to all rows would
     if seed is None:
         seed = int(np.random.default_rng().integers(2**31 - 1))
     folds = folds_of(options, np.zeros((len(y), 1)), y, seed)
@@ -94,6 +97,7 @@ def choose_depth(options: Estimator, rows: Rows, seed: int | None) -> dict[str, 
     return chosen
 
 
+@on_parts()
 def _fit_fold(data: Any, task: Any) -> tuple[Any, dict[float, tuple[float, float]]]:
     """One fold at one depth: the fit, and held-out error and score for each strength of shrinkage that is tried."""
     (X, y, weight), (model, depth, last, train, valid, shrunk) = data, task

@@ -21,8 +21,9 @@ from opttree.estimators import bridge
 from opttree.estimators.recipe import Estimator, Fit, Rows, is_printed
 from opttree.estimators.steps.rows import class_weighted
 from opttree.estimators.steps.shrink import LEAST_PROBABILITY, errors_of, parted, strengths_of, temperature_of
+from opttree.estimators.steps.state import feature_units
 from opttree.estimators.steps.tails import clipped, limits_of, target_limits_of, with_targets_clipped
-from opttree.estimators.steps.units import Scaling, moments, outputs_name, with_training
+from opttree.estimators.steps.units import Scaling, moments, on_parts, outputs_name, with_training
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.clock import due_at, now
@@ -141,7 +142,8 @@ def choose(options: Estimator, rows: Rows, seed: int | None, fit_rows: FitRows, 
     if given or np.count_nonzero(rows.weight) < FEWEST or (limit is not None and limit < LEAST_TIME):
         return Choice(usual)
     seed = int(np.random.default_rng().integers(2**31 - 1)) if seed is None else seed
-    with warnings.catch_warnings():
+    feature_units(options, rows.X, rows.weight)  # refuses what the fit to all rows would
+    with warnings.catch_warnings(), on_parts():
         warnings.simplefilter("ignore")
         return Folds(options, rows, seed, fit_rows).choose(rows, usual, plain=plain)
 

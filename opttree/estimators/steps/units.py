@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,13 +14,14 @@ from numpy.typing import NDArray
 from opttree.model.convert import Model
 from opttree.model.tree import Tree
 from opttree.statement import TreeProblem
-from opttree.statement.numbers import NUMBERS, RESOLUTION, ROUNDING, SMALLEST, between, is_constant
+from opttree.statement.numbers import NUMBERS, RESOLUTION, ROUNDING, SMALLEST, barely_varies, between, is_constant
 from opttree.tables.preprocessing import NormalQuantiles
 from opttree.wide import sparse
 
 Floats = NDArray[np.float64]
 NOISE = 2.0 * ROUNDING  # distances from one of the values of a column that is constant but for rounding are below it
 FEATURES = "X column {}"  # what messages call the features
+_ON_PARTS: ContextVar[bool] = ContextVar("on_parts", default=False)
 
 
 class Scaling(NamedTuple):
@@ -139,6 +142,16 @@ def raw_tree(scaling: Any, tree: Tree, problem: TreeProblem, X: Any) -> Tree:
     return raw.routing(X, problem.leaves_of(tree))
 
 
+@contextmanager
+def on_parts() -> Iterator[None]:
+    """For fits to parts of rows that have been taken: a column that varies too little in a part is constant there."""
+    token = _ON_PARTS.set(True)
+    try:
+        yield
+    finally:
+        _ON_PARTS.reset(token)
+
+
 def moments(X: Any, weight: Floats, name: str = FEATURES) -> tuple[Floats, Floats]:
     """Weighted mean and standard deviation of each column; deviation 1 for constant columns. Columns of a sparse table
     are not centred, and have units of their own, see `opttree.wide.sparse.units`.
@@ -148,7 +161,7 @@ def moments(X: Any, weight: Floats, name: str = FEATURES) -> tuple[Floats, Float
     Raises
     ------
     ValueError
-        For a column, called ``name`` with its number, that varies too little, see `is_constant`.
+        For a column, called ``name`` with its number, that varies too little, see `is_constant`; not `on_parts`.
     """
     if sparse.is_sparse(X):
         return np.zeros(X.shape[1]), sparse.units(X)
@@ -164,7 +177,8 @@ def moments(X: Any, weight: Floats, name: str = FEATURES) -> tuple[Floats, Float
         varies = deviation > RESOLUTION
         scale[here][varies] = (largest * deviation)[varies]
         for j in (first + np.flatnonzero(~varies)).tolist():
-            if is_constant(name.format(j), used := X[weight > 0.0, j]):
+            used = X[weight > 0.0, j]
+            if (_ON_PARTS.get() and barely_varies(used)) or is_constant(name.format(j), used):
                 mean[j] = used[0]  # the sum is rounded, and constant columns are to be exactly zero
     return mean, scale
 
