@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -97,8 +97,9 @@ def _compile(method: str) -> None:
     threads: list[threading.Thread] = []
     up = threading.Event()
     began = time.monotonic()
-    with suppress(OSError, LookupError, ValueError, TypeError):  # no more processes, or a record that is wrong
+    with suppress(OSError, LookupError, ValueError, TypeError), ExitStack() as stack:  # a record that is wrong, ...
         queue = Queue(method)
+        bar = stack.enter_context(_bar(queue.left))
         for _ in range(min(most(), MOST_PROCESSES)):
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
             helpers.append(subprocess.Popen(command, **pipes, env=there, text=True))
@@ -107,6 +108,7 @@ def _compile(method: str) -> None:
         with noted_interrupts() as interrupted:
             while any(thread.is_alive() for thread in threads) and not interrupted():
                 time.sleep(POLL)
+                bar.update(bar.total - bar.n - queue.left)
                 waited = time.monotonic() - began
                 if waited > LONGEST or (waited > STARTS_WITHIN and not up.is_set()):
                     break
@@ -115,6 +117,13 @@ def _compile(method: str) -> None:
         helper.wait()
     for thread in threads:
         thread.join(1.0)
+
+
+def _bar(kernels: int) -> Any:
+    """One bar for all kernels of a method, in a terminal, of which nothing is left in the end."""
+    from tqdm.auto import tqdm
+
+    return tqdm(total=kernels, desc="compiling kernels", unit="kernel", leave=False, disable=None)
 
 
 def _serve(helper: subprocess.Popen[str], queue: Queue, up: threading.Event) -> None:
@@ -158,6 +167,11 @@ class Queue:
             self._ahead[number] = seconds + max(after, default=0.0)
         self._begun: set[int] = set()
         self._changed = threading.Condition()
+
+    @property
+    def left(self) -> int:
+        """The functions that are not compiled yet."""
+        return len(self._waiting) + len(self._begun)
 
     def take(self) -> int | None:
         """The next function, once there is one; None when none is left. Of one function's versions, one at a time:
