@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from opttree.estimators.recipe import Recipe, is_printed
 from opttree.estimators.steps.fit import check, fit
+from opttree.estimators.steps.parts import PASSES, as_rows, fit_parts
 from opttree.estimators.steps.rows import read_new
 from opttree.estimators.steps.state import state, transformer_of
 from opttree.estimators.steps.stream import fit_chunks, partial_fit
@@ -25,6 +27,7 @@ from opttree.runtime.options import Options, option
 from opttree.statement import TreeProblem
 from opttree.tables.chunks import ROWS, Chunks
 from opttree.tables.encoder import TableEncoder
+from opttree.tables.parts import Rows
 
 if TYPE_CHECKING:
     from solvers import Result
@@ -93,7 +96,7 @@ class TreeEstimator(Options, BaseEstimator):
 
     # ---- fitting --------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, eval_set: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None, eval_set: Any = None) -> Self:
         """Train on a table.
 
         Parameters
@@ -101,9 +104,10 @@ class TreeEstimator(Options, BaseEstimator):
         X : array-like or table of shape (n, p)
             Rows. A table may have categories, dates and missing values, see ``categorical_features``. SciPy's sparse
             matrices and arrays, and DataFrames of sparse columns, stay sparse in TAO's trees, and from four million
-            numbers (rows times columns) on in forests and boosted trees.
+            numbers (rows times columns) on in forests and boosted trees. `opttree.Rows`, and Dask collections, are
+            tables in parts, see `fit_chunks`.
         y : array-like of shape (n,) or (n, K)
-            Numbers, or labels.
+            Numbers, or labels; None where X is `opttree.Rows`.
         sample_weight : array-like of shape (n,), optional
             Weights >= 0 of the rows; by default all are 1.
         eval_set : tuple of (X, y), list or dict of such tuples, optional
@@ -123,7 +127,13 @@ class TreeEstimator(Options, BaseEstimator):
         MemoryError
             If the fit would take far more memory than there is, see `opttree.methods.costs`.
         """
-        fit(self, X, y, sample_weight, eval_set)
+        rows = as_rows(X, y, sample_weight)
+        if rows is None:
+            fit(self, X, y, sample_weight, eval_set)
+        elif eval_set is not None:
+            raise ValueError(f"eval_set must be None for a table in parts; got {type(eval_set).__name__}")
+        else:
+            fit_parts(self, rows, passes=PASSES if self.recipe.parts else 1, sample_rows=SAMPLE_ROWS)
         return self
 
     def state(self, X: Floats, y: NDArray[Any], sample_weight: Floats | None = None) -> tuple[TreeProblem, Any]:
@@ -152,7 +162,7 @@ class TreeEstimator(Options, BaseEstimator):
         weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
         return state(self, X, y, weight, transformer=transformer_of(self, X, weight))
 
-    @available_if(lambda self: self.recipe.stream is not None)
+    @available_if(lambda self: self.recipe.stream is not None or self.recipe.parts)
     def fit_chunks(
         self,
         source: Any,
@@ -161,13 +171,17 @@ class TreeEstimator(Options, BaseEstimator):
         epochs: int = 1,
         sample_rows: int = SAMPLE_ROWS,
         chunk_rows: int = ROWS,
+        checkpoint: str | PathLike[str] | None = None,
     ) -> Self:
-        """Train on a table of any length: a random sample initialises the model, then all rows train it chunk by chunk.
+        """Train on a table of any length: a random sample initialises the model, then all rows train it.
+
+        GET and SDTR learn chunk by chunk. Trees of TAO go on by passes over all rows, of which each chunk sends sums:
+        their source is `opttree.Rows` or what it is made of, which can be read in any order.
 
         Parameters
         ----------
         source : path, pair of arrays, Dask DataFrame or function
-            The rows, see `opttree.chunks.Chunks`.
+            The rows, see `opttree.chunks.Chunks` and `opttree.Rows`.
         target : str or list of str, optional
             The target columns, see `opttree.chunks.Chunks`.
         epochs : int, default 1
@@ -176,6 +190,9 @@ class TreeEstimator(Options, BaseEstimator):
             Rows of the sample; it stays in memory and is used to select the best model.
         chunk_rows : int, default 65536
             Largest number of rows in a chunk.
+        checkpoint : path or None, default None
+            A file that is written after each pass, and from which a later call goes on; of trees of TAO. It is read by
+            `pickle`: open only files of your own.
 
         Returns
         -------
@@ -194,7 +211,13 @@ class TreeEstimator(Options, BaseEstimator):
         for name, value in (("epochs", epochs), ("sample_rows", sample_rows)):
             if not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
-        fit_chunks(self, Chunks(source, target, chunk_rows), epochs, sample_rows, stacklevel=2)
+        if self.recipe.parts or isinstance(source, Rows):
+            rows = source if isinstance(source, Rows) else Rows(source, target, rows=chunk_rows)
+            fit_parts(self, rows, passes=int(epochs), sample_rows=int(sample_rows), checkpoint=checkpoint)
+        elif checkpoint is not None:
+            raise ValueError(f"checkpoint must be None for {type(self).__name__}; got {str(checkpoint)!r}")
+        else:
+            fit_chunks(self, Chunks(source, target, chunk_rows), epochs, sample_rows, stacklevel=2)
         return self
 
     @available_if(lambda self: self.recipe.stream is not None)

@@ -115,6 +115,7 @@ class Recipe:
     trial_limits : options of which fits to folds, by which a size is chosen, take at most so much.
     sparse_from : numbers of a sparse table from which on it stays sparse; smaller ones are made dense. None: none does.
     stream : how it learns from chunks of rows, a `steps.stream.Stream`, or None.
+    parts : whether it is fitted by sums over the parts of `opttree.Rows`.
     """
 
     solver: Callable[[Estimator, TreeProblem, TreeProblem | None], Solver]
@@ -136,6 +137,7 @@ class Recipe:
     trial_limits: Mapping[str, int] = field(default_factory=dict)
     sparse_from: int | None = None
     stream: Any = None
+    parts: bool = False
 
 
 def has_numbers(options: Estimator) -> bool:

@@ -136,6 +136,23 @@ class NodeMoments:
             weighted = Z * weight[rows, None]
             self.G[tree.n_branches + number] = weighted.T @ Z
             self.c[tree.n_branches + number] = weighted.T @ Y[rows]
+        self._add_up()
+
+    @classmethod
+    def of_leaves(cls, problem: TreeProblem, tree: Tree, G: Floats, c: Floats) -> NodeMoments:
+        """The products of a tree from those of the rows at its leaves, (L, 1, 1) and (L, 1, K): for constant leaves,
+        weights and weighted outcomes or weights of classes.
+        """
+        found = cls.__new__(cls)
+        found.problem, found.tree, found.ridge = problem, tree, ROOT_RIDGE
+        found.G = np.concatenate([np.zeros((tree.n_branches, *G.shape[1:])), G])
+        found.c = np.concatenate([np.zeros((tree.n_branches, *c.shape[1:])), c])
+        found._add_up()
+        return found
+
+    def _add_up(self) -> None:
+        """The products of branches from those of their children."""
+        tree = self.tree
         for t in range(tree.n_branches - 1, -1, -1):
             self.G[t] = self.G[tree.children[t]].sum(axis=0)
             self.c[t] = self.c[tree.children[t]].sum(axis=0)

@@ -1,0 +1,119 @@
+"""Statistics of the nodes of a level over some rows, which add up over parts of a table: for passes of TAO."""
+
+import numpy as np
+
+from opttree.kernels.algebra.gram import FASTMATH, add_weighted_gram
+from opttree.kernels.algebra.logistic import _derivatives, _margins, _weighted_sum, logistic_loss
+from opttree.kernels.losses.rows import row_loss
+from opttree.kernels.routing import route_row, split_value
+from opttree.runtime.compiling.compiled import kernel
+
+
+@kernel(fastmath=FASTMATH)
+def begin(rows, tree, leaves, loss, link, depth, level, tracks):
+    """The leaf of every row and its loss there; its node at a ``level``, or the leaf above. Returns the summed loss."""
+    total = 0.0
+    n_branches = tree.b.size
+    for i in range(rows.X.shape[0]):
+        t = 0
+        while t < n_branches and depth[t] < level:
+            t = tree.children[t, 0 if split_value(rows.X, i, tree, t) <= tree.b[t] else 1]
+        tracks.node[i] = t
+        tracks.leaf[i] = route_row(rows.X, i, t, tree)
+        tracks.leaf_loss[i] = row_loss(rows.X, rows.Y, i, tracks.leaf[i] - n_branches, leaves, loss, link)
+        total += rows.weight[i] * tracks.leaf_loss[i]
+    return total
+
+
+@kernel()
+def newton_sums(X, group, u, at, losses, gradients, hessians):
+    """Of each node of a level, the logistic loss at ``at[s]``, weights and an intercept; its gradient and Hessian."""
+    order, start = group
+    bits, none = np.empty(128, np.int64), np.empty(0)
+    for s in range(start.size - 1):
+        rows, own = order[start[s] : start[s + 1]], u[start[s] : start[s + 1]]
+        z, slope, curvature = np.empty(rows.size), np.empty(rows.size), np.empty(rows.size)
+        _margins(X, rows, none, at[s], z)
+        losses[s] = logistic_loss(z, z, 0.0, own)
+        _derivatives(own, z, bits, slope, curvature)
+        _weighted_sum(X, rows, slope, gradients[s])
+        add_weighted_gram(X, rows, curvature, hessians[s])
+
+
+@kernel()
+def bin_of(z, edges):
+    """The first bin whose upper edge is at least ``z``; the last has none."""
+    low, high = 0, edges.size
+    while low < high:
+        middle = (low + high) // 2
+        if z <= edges[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@kernel(fastmath=FASTMATH)
+def along_hyperplanes(X, group, u, splits, edges, weights, counts):
+    """Add the signed weights of the rows of each node to the bins along its direction: ``weights (S, bins)``."""
+    order, start = group
+    for s in range(start.size - 1):
+        for e in range(start[s], start[s + 1]):
+            k = bin_of(split_value(X, order[e], splits, s), edges[s])
+            weights[s, k] += u[e]
+            counts[s, k] += 1
+
+
+@kernel()
+def along_features(X, group, u, edges, weights, counts):
+    """Add the signed weights of the rows of each node to the bins of every feature: ``weights (S, p, bins)``."""
+    order, start = group
+    for s in range(start.size - 1):
+        for e in range(start[s], start[s + 1]):
+            x = X[order[e]]
+            for j in range(x.size):
+                k = bin_of(x[j], edges[j])
+                weights[s, j, k] += u[e]
+                counts[s, j, k] += 1
+
+
+@kernel()
+def leaf_sums(rows, leaf, n_leaves, classes, mass, sums, squares, low, high):
+    """Of the rows of each leaf: weights (L,), weighted outcomes (L, K) or weights of classes, squares (L,), and the
+    range of the outcomes of rows of positive weight (L, K).
+    """
+    for i in range(leaf.size):
+        t, w = leaf[i], rows.weight[i]
+        mass[t] += w
+        if classes:
+            sums[t, np.int64(rows.Y[i, 0])] += w
+            continue
+        for k in range(rows.Y.shape[1]):
+            y = rows.Y[i, k]
+            sums[t, k] += w * y
+            squares[t] += w * y * y
+            if w > 0.0:
+                low[t, k], high[t, k] = min(low[t, k], y), max(high[t, k], y)
+
+
+@kernel()
+def linear_sums(rows, group, grams, products):
+    """Of the rows of each leaf the Gram matrix of features and a one, (L, q, q), and their products with the outcomes,
+    (L, K, p + 1).
+    """
+    order, start = group
+    p = rows.X.shape[1]
+    for t in range(start.size - 1):
+        own = order[start[t] : start[t + 1]]
+        w = np.empty(own.size)
+        for e in range(own.size):
+            w[e] = rows.weight[own[e]]
+        add_weighted_gram(rows.X, own, w, grams[t])
+        for k in range(rows.Y.shape[1]):
+            total = products[t, k]
+            for e in range(own.size):
+                wy = w[e] * rows.Y[own[e], k]
+                x = rows.X[own[e]]
+                for j in range(p):
+                    total[j] += wy * x[j]
+                total[p] += wy

@@ -1,0 +1,491 @@
+"""`Rows`: a table in parts, of which statistics add up: in memory, on disk, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import glob
+import math
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from itertools import count as numbers
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.runtime.threads import count, limited
+from opttree.tables.chunks import Chunks
+
+__all__ = ["Rows", "Traffic"]
+
+Floats = NDArray[np.float64]
+ROWS = 262_144
+ATTEMPTS = 5  # at a part that a cluster has lost with a worker
+
+
+class Read(NamedTuple):
+    """A part that has been read: features ``(m, p)``, an array or a DataFrame; targets; weights, or None for ones."""
+
+    X: Any
+    y: NDArray[Any]
+    weight: Floats | None
+
+
+@dataclass
+class Traffic:
+    """What has travelled between the parts and the place where sums are taken.
+
+    Attributes
+    ----------
+    rounds : int
+        Times that all parts were asked.
+    sent, received : int
+        Bytes of the arrays that went to the parts, once for each, and that came back.
+    """
+
+    rounds: int = 0
+    sent: int = 0
+    received: int = 0
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """A slice of arrays; those on disk are opened again wherever it is read."""
+
+    X: Any
+    y: Any
+    weight: Any
+    first: int
+    last: int
+
+    def read(self, columns: _Columns) -> Read:
+        some = slice(self.first, self.last)
+        X, y = (_opened(array)[some] for array in (self.X, self.y))
+        weight = None if self.weight is None else np.asarray(_opened(self.weight)[some], np.float64)
+        return Read(X if hasattr(X, "columns") else np.asarray(X), np.asarray(y), weight)
+
+
+class _Mapped(NamedTuple):
+    """An array on disk, by its place."""
+
+    file: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    order: str
+
+
+@dataclass(frozen=True)
+class _Parquet:
+    """Some of the rows of a row group of a Parquet file."""
+
+    file: str
+    group: int
+    first: int
+    rows: int
+
+    def read(self, columns: _Columns) -> Read:
+        from pyarrow.parquet import ParquetFile
+
+        with ParquetFile(self.file, pre_buffer=False) as file:
+            table = file.read_row_group(self.group, use_threads=False)
+        return columns.divide(table.slice(self.first, self.rows).to_pandas())
+
+
+@dataclass(frozen=True)
+class _Delayed:
+    """A partition of a Dask collection."""
+
+    part: Any
+
+    def read(self, columns: _Columns) -> Read:
+        return self.divided(self.part.compute(scheduler="sync"), columns)
+
+    @staticmethod
+    def divided(part: Any, columns: _Columns) -> Read:
+        """Features, targets and weights of what has been computed."""
+        if isinstance(part, tuple):
+            X, y, *rest = part
+            return Read(X, np.asarray(y), np.asarray(rest[0], np.float64) if rest else None)
+        return columns.divide(part)
+
+
+class _Columns(NamedTuple):
+    """Which columns of a table are targets and weights."""
+
+    target: tuple[str, ...]
+    one: bool
+    weight: str | None
+
+    def divide(self, frame: Any) -> Read:
+        """Features, targets and weights of a DataFrame."""
+        wanted = [*self.target, *([] if self.weight is None else [self.weight])]
+        for name in wanted:
+            if name not in frame.columns:
+                raise ValueError(f"target and weight must name columns of the table; got {name!r}")
+        y = frame[self.target[0] if self.one else list(self.target)].to_numpy()
+        weight = None if self.weight is None else frame[self.weight].to_numpy(np.float64)
+        return Read(frame.drop(columns=wanted), y, weight)
+
+
+def _opened(array: Any) -> Any:
+    if not isinstance(array, _Mapped):
+        return array
+    return np.memmap(array.file, array.dtype, "r", array.offset, array.shape, array.order)  # type: ignore[call-overload]
+
+
+def _placed(array: Any) -> Any:
+    """An array, or the place of one on disk, which is small to send."""
+    if isinstance(array, np.memmap) and array.filename is not None and array.base is not None:
+        whole = not isinstance(array.base, np.memmap)
+        if whole and (array.flags.c_contiguous or array.flags.f_contiguous):
+            order = "C" if array.flags.c_contiguous else "F"
+            return _Mapped(str(array.filename), array.dtype.str, array.shape, int(array.offset), order)
+    return array
+
+
+class Rows:
+    """A table in parts that are read one at a time, wherever they are, and summed up.
+
+    Estimators take it in place of ``X``: ``estimator.fit(rows)``. A part computes statistics of its rows, of fixed size;
+    their sum, always in the order of the parts, says how the model goes on. No process holds more than some parts.
+
+    Parameters
+    ----------
+    source : path, glob pattern, list of paths, arrays or Dask collection
+        A Parquet file, a folder of them, a pattern such as ``"parts/*.parquet"`` or a list of these; a pair ``(X, y)``
+        or triple ``(X, y, weight)`` of arrays, possibly memory-mapped, or of Dask arrays that are cut alike; a list of
+        such pairs of arrays in memory; a Dask DataFrame; or `opttree.chunks.Chunks` of one of these.
+    target : str or list of str or None, default None
+        The target columns of files and DataFrames.
+    weight : str or None, default None
+        The column of weights of files and DataFrames.
+    rows : int, default 262144
+        Largest number of rows of a part of files and arrays, which bounds the memory that is needed; partitions of a
+        Dask collection are parts as they are.
+    n_jobs : int or None, default None
+        Parts read and summed up at a time, in threads of this process; see `opttree.TAORegressor`.
+    client : distributed.Client or None, default None
+        A Dask cluster whose workers do the work, each on parts of its own; None: this process does, unless it is called
+        under ``joblib.parallel_config(backend="dask")``.
+
+    Attributes
+    ----------
+    traffic : Traffic
+        Rounds, and bytes that have travelled.
+
+    Raises
+    ------
+    ValueError
+        For a source that has no parts, and columns that it does not contain.
+
+    See Also
+    --------
+    opttree.chunks.Chunks : rows in turn, for methods that learn from one part after the other
+
+    Examples
+    --------
+    >>> import opttree
+    >>> X, y = opttree.datasets.load("friedman1", as_arrays=True)
+    >>> rows = opttree.Rows((X, y), rows=300)
+    >>> len(rows), rows.n_rows
+    (7, 2000)
+    >>> model = opttree.TAORegressor(3, leaves="linear", random_state=0).fit(rows)
+    >>> model.score(X, y) > 0.8
+    True
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        target: str | Sequence[str] | None = None,
+        *,
+        weight: str | None = None,
+        rows: int = ROWS,
+        n_jobs: int | None = None,
+        client: Any = None,
+    ) -> None:
+        if isinstance(rows, bool) or not isinstance(rows, (int, np.integer)) or rows < 1:
+            raise ValueError(f"rows must be an integer >= 1; got {rows!r}")
+        if isinstance(source, Chunks):
+            source, target, rows = source.source, source.target if target is None else target, source.rows
+        names = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+        self._columns = _Columns(names, isinstance(target, str) or len(names) == 1, weight)
+        self.n_jobs, self.client, self.traffic = n_jobs, client, Traffic()
+        self._parts: list[Any] = list(self._parts_of(source, int(rows)))
+        self._sizes: list[int] | None = None
+        self._held: dict[int, Any] = {}  # partitions of a Dask collection, computed once, which stay with the workers
+        if not self._parts:
+            raise ValueError("source must hold at least one row; got none")
+
+    def _parts_of(self, source: Any, rows: int) -> Iterator[Any]:
+        if isinstance(source, (str, Path)):
+            yield from self._of_files(_files(source), rows)
+        elif isinstance(source, list) and source and all(isinstance(one, (str, Path)) for one in source):
+            yield from self._of_files([file for one in source for file in _files(one)], rows)
+        elif isinstance(source, tuple) and len(source) in (2, 3) and all(hasattr(a, "to_delayed") for a in source):
+            columns = [_flat(array) for array in source]
+            if len({len(column) for column in columns}) > 1:
+                raise ValueError(f"X and y must have as many parts; got {[len(column) for column in columns]}")
+            from dask import delayed
+
+            for parts in zip(*columns, strict=True):
+                yield _Delayed(delayed(tuple)(list(parts)))
+        elif hasattr(source, "to_delayed"):
+            self._need_target()
+            yield from (_Delayed(part) for part in source.to_delayed())
+        elif isinstance(source, (tuple, list)):
+            for X, y, weight in _triples(source):
+                if len(X) != len(y) or (weight is not None and len(weight) != len(X)):
+                    raise ValueError(f"X, y and weight must have as many rows; got {len(X)} and {len(y)}")
+                placed = [_placed(array) for array in (X, y, weight)]
+                for first in range(0, len(X), rows):
+                    yield _Arrays(*placed, first, min(first + rows, len(X)))
+        else:
+            raise ValueError(
+                "source must be Parquet files, arrays (X, y), a list of such pairs or a Dask collection, whose parts "
+                f"can be read in any order; got {type(source).__name__}"
+            )
+
+    def _of_files(self, files: list[str], rows: int) -> Iterator[_Parquet]:
+        from pyarrow.parquet import ParquetFile
+
+        self._need_target()
+        for file in files:
+            with ParquetFile(file, pre_buffer=False) as table:
+                for group in range(table.num_row_groups):
+                    size = table.metadata.row_group(group).num_rows
+                    for first in range(0, size, rows):
+                        yield _Parquet(file, group, first, min(rows, size - first))
+
+    def _need_target(self) -> None:
+        if not self._columns.target:
+            raise ValueError("target must name the target column of a table; got None")
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Rows of each part; counted once."""
+        if self._sizes is None:
+            self._sizes = [int(size) for size in self.each(_size, ())]
+        return self._sizes
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all parts."""
+        return sum(self.sizes)
+
+    def part(self, number: int) -> Read:
+        """One part.
+
+        Parameters
+        ----------
+        number : int
+            Its number, from 0.
+
+        Returns
+        -------
+        Read
+            ``X, y, weight`` of its rows.
+        """
+        read: Read = self._parts[number].read(self._columns)
+        return read
+
+    def each(self, function: Callable[..., Any], shared: Any) -> Generator[Any]:
+        """``function(part, number, shared)`` of each part, in their order, several at a time.
+
+        Parameters
+        ----------
+        function : callable
+            Function of a `Read`, its number and ``shared``; of a module, where the parts are on a cluster.
+        shared : object
+            What all calls get: on a cluster, it is sent to the workers.
+
+        Yields
+        ------
+        object
+            Its results.
+        """
+        self.traffic.rounds += 1
+        self.traffic.sent += _bytes(shared) * len(self._parts)
+        client = self.client or _cluster()
+        results = self._here(function, shared) if client is None else self._there(client, function, shared)
+        for result in results:
+            self.traffic.received += _bytes(result)
+            yield result
+
+    def sum(self, function: Callable[..., Any], shared: Any) -> Any:
+        """The sum of the arrays, or tuples of arrays, that ``function`` has for the parts, added in their order.
+
+        Parameters
+        ----------
+        function : callable
+            See `each`.
+        shared : object
+            See `each`.
+
+        Returns
+        -------
+        ndarray or tuple of ndarray
+            The sum.
+        """
+        total: Any = None
+        for result in self.each(function, shared):
+            if total is None:
+                total = result
+            elif isinstance(result, tuple):
+                for own, more in zip(total, result, strict=True):
+                    own += more
+            else:
+                total += result
+        return total
+
+    def sample(self, most: int, rng: np.random.Generator) -> Read:
+        """Random rows in one pass, with their weights; all, in their order, if there are no more.
+
+        Parameters
+        ----------
+        most : int
+            Number of rows.
+        rng : numpy.random.Generator
+            Random numbers.
+
+        Returns
+        -------
+        Read
+            The rows.
+        """
+        sizes = self.sizes
+        chosen = np.sort(rng.choice(sum(sizes), most, replace=False)) if sum(sizes) > most else np.arange(sum(sizes))
+        firsts = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.searchsorted(chosen, firsts)
+        wanted = [chosen[a:b] - first for a, b, first in zip(places[:-1], places[1:], firsts[:-1], strict=True)]
+        found = [some for some in self.each(_taken, wanted) if len(some.y)]
+        if not found:
+            raise ValueError("source must hold at least one row; got none")
+        frames = hasattr(found[0].X, "columns")
+        if frames:
+            import pandas as pd
+
+            X = pd.concat([some.X for some in found], ignore_index=True)
+        else:
+            X = np.concatenate([some.X for some in found])
+        weighted = any(some.weight is not None for some in found)
+        ones = [np.ones(len(some.y)) if some.weight is None else some.weight for some in found]
+        return Read(X, np.concatenate([some.y for some in found]), np.concatenate(ones) if weighted else None)
+
+    # ---- where the work is done -------------------------------------------------------------------------------------
+
+    def _here(self, function: Callable[..., Any], shared: Any) -> Generator[Any]:
+        """In threads of this process: while one part is summed up, others are read."""
+        width = min(count(self.n_jobs), len(self._parts))
+
+        def task(number: int) -> Any:
+            with limited(1 if width > 1 else count(self.n_jobs)):
+                return function(self.part(number), number, shared)
+
+        if width == 1:
+            yield from map(task, range(len(self._parts)))
+            return
+        waiting: deque[Any] = deque()
+        with ThreadPoolExecutor(width) as pool:
+            try:
+                for number in range(len(self._parts)):
+                    if len(waiting) > width:
+                        yield waiting.popleft().result()
+                    waiting.append(pool.submit(copy_context().run, task, number))
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def _there(self, client: Any, function: Callable[..., Any], shared: Any) -> Generator[Any]:
+        """On a cluster; what a lost worker had is read and done again."""
+        for number, part in enumerate(self._parts):
+            if isinstance(part, _Delayed) and number not in self._held:
+                self._held[number] = client.compute(part.part, retries=ATTEMPTS)
+        sent = client.submit(_same, shared, pure=False)
+        futures: list[Any] = []
+        for number, part in enumerate(self._parts):
+            held = self._held.get(number)
+            task = (function, part if held is None else None, held, self._columns, number, sent)
+            futures.append(client.submit(_call, *task, pure=False, retries=ATTEMPTS))
+        try:
+            for number in range(len(futures)):
+                yield futures[number].result()
+                futures[number] = None  # its memory on the worker
+        finally:
+            client.cancel([sent, *(future for future in futures if future is not None)])
+
+
+def _call(function: Callable[..., Any], part: Any, held: Any, columns: _Columns, number: int, shared: Any) -> Any:
+    with limited(1):
+        read = part.read(columns) if held is None else _Delayed.divided(held, columns)
+        return function(read, number, shared)
+
+
+def _same(shared: Any) -> Any:
+    return shared
+
+
+def _size(part: Read, number: int, shared: Any) -> int:
+    return len(part.y)
+
+
+def _taken(part: Read, number: int, wanted: Sequence[NDArray[np.intp]]) -> Read:
+    """Some rows of a part."""
+    own = wanted[number]
+    X = part.X.iloc[own] if hasattr(part.X, "iloc") else part.X[own]
+    return Read(X, part.y[own], None if part.weight is None else part.weight[own])
+
+
+def _cluster() -> Any:
+    """The client of the cluster, if Dask's is joblib's active back end."""
+    from joblib.parallel import get_active_backend
+
+    return getattr(get_active_backend()[0], "client", None)
+
+
+def _files(path: str | Path) -> list[str]:
+    """Parquet files by a path, a folder or a pattern, in the order of their names."""
+    place = Path(path)
+    if place.is_dir():
+        found = sorted(str(file) for file in place.rglob("*.parquet"))
+    else:
+        found = [str(place)] if place.exists() else sorted(glob.glob(str(path)))
+    if not found:
+        raise ValueError(f"source must be Parquet files or a folder of them; {str(path)!r} does not exist")
+    return found
+
+
+def _flat(array: Any) -> list[Any]:
+    """The parts of a Dask array along its rows."""
+    parts = np.asarray(array.to_delayed(), dtype=object)
+    if parts.ndim > 1 and math.prod(parts.shape[1:]) > 1:
+        raise ValueError(f"Dask arrays must be cut along rows alone; got parts {parts.shape}")
+    return list(parts.ravel())
+
+
+def _triples(source: Any) -> Iterator[tuple[Any, Any, Any]]:
+    pairs = source if isinstance(source, list) else [source]
+    for number, pair in zip(numbers(), pairs, strict=False):
+        if not isinstance(pair, tuple) or len(pair) not in (2, 3):
+            raise ValueError(f"parts must be pairs (X, y) or triples (X, y, weight); got another at {number}")
+        yield pair[0], pair[1], pair[2] if len(pair) == 3 else None
+
+
+def _bytes(value: Any) -> int:
+    """Bytes of the arrays in a value."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, (tuple, list)):
+        return sum(_bytes(one) for one in value)
+    if isinstance(value, dict):
+        return sum(_bytes(one) for one in value.values())
+    return 8 if isinstance(value, (int, float, np.number)) else 0

@@ -1,0 +1,436 @@
+"""Passes of TAO over a table in parts: statistics of parts are added up, and new splits and leaves go out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.kernels import records, routing
+from opttree.kernels.algebra.gram import mirror_lower, padded
+from opttree.kernels.algebra.quadratic import JITTER, minimise_quadratic, solve_linear_leaf
+from opttree.kernels.losses import codes
+from opttree.kernels.passes import reduced, summed
+from opttree.model.structure import writable
+from opttree.model.tree import LINKS, Tree
+from opttree.statement import L1, L2, TreeProblem
+
+__all__ = ["LeafSums", "PassesOverParts"]
+
+Floats = NDArray[np.float64]
+Reader = Callable[[Any], records.Rows]  # from a part to its rows in the units of the statement, weights of sum one
+BINS = 1024  # along each hyperplane, twice: the second time in the bin of the best cut
+
+
+class LeafSums(NamedTuple):
+    """Of the rows of each leaf: weight (L,), weighted outcomes or weights of classes (L, K), squares (L,), rows (L,),
+    range of the outcomes (L, K); of linear leaves Gram matrices (L, q, q) and products with the outcomes (L, K, p + 1).
+    """
+
+    mass: Floats
+    sums: Floats
+    squares: Floats
+    counts: NDArray[np.int64]
+    low: Floats
+    high: Floats
+    grams: Floats
+    products: Floats
+
+
+@dataclass(frozen=True)
+class PassesOverParts:
+    """TAO on rows that no one process holds (TAO paper, Theorems 3.2 and 3.3), from a tree that is there.
+
+    A pass goes through the levels, root first. For the nodes of a level together, parts send gradients and Hessians of
+    the logistic regressions (one round for each Newton step) and then the signed weights of their rows in bins along
+    the new directions (two rounds, the second in the bin of the best cut; of axis-aligned splits the first is in bins of
+    every feature). A split that does not lower the node's cost, 0/1 loss and penalty, is not taken, so that the
+    objective does not rise. Leaves take one round, the objective another.
+
+    Attributes
+    ----------
+    rows : opttree.Rows
+        The table.
+    reader : callable
+        From a part to `opttree.kernels.records.Rows` in the units of the statement, weights of sum one over all parts.
+    problem : TreeProblem
+        The statement, with some rows or others: squared loss, with constant or linear leaves, or classes with
+        constant ones; penalties on splits and leaves.
+    edges : tuple of ndarray
+        Of each feature, the upper ends of bins, for axis-aligned splits.
+    newton_steps : int
+        Newton steps for each node in a pass.
+
+    See Also
+    --------
+    TAO : on rows in memory
+    opttree.Rows : tables in parts
+    """
+
+    rows: Any
+    reader: Reader
+    problem: TreeProblem
+    edges: tuple[Floats, ...] = ()
+    newton_steps: int = 2
+
+    @staticmethod
+    def refusal(problem: TreeProblem) -> str | None:
+        """Why a statement cannot be solved in parts, or None.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The statement.
+
+        Returns
+        -------
+        str or None
+            A sentence.
+        """
+        if problem.loss_code not in (codes.SQUARED, codes.ZERO_ONE, codes.LOG):
+            return f"sums over parts are for squared loss and classes; the statement has loss={problem.loss!r}"
+        if problem.is_classification and problem.leaves == "linear":
+            return "sums over parts are for constant leaves of classes; the statement has leaves='linear'"
+        if problem.constraints:
+            return f"sums over parts know no constraints; the statement has {problem.constraints[0]!r}"
+        if problem.is_sparse:
+            return "sums over parts are for dense tables, and X is sparse"
+        return None
+
+    def objective(self, tree: Tree) -> float:
+        """The objective of a tree over all parts.
+
+        Parameters
+        ----------
+        tree : Tree
+            A tree in the units of the statement.
+
+        Returns
+        -------
+        float
+            Mean loss plus penalties.
+        """
+        loss = self.rows.sum(_loss, _Level.of(self, tree, -1))
+        return float(loss[0]) + self.problem.penalty(tree)
+
+    def passes(self, tree: Tree, count: int) -> Iterator[tuple[Tree, float]]:
+        """The tree and its objective, after leaves are refitted to all rows, and after each pass.
+
+        Parameters
+        ----------
+        tree : Tree
+            The start.
+        count : int
+            Passes.
+
+        Yields
+        ------
+        tuple of (Tree, float)
+            A tree and its objective over all parts; pass by pass not higher.
+        """
+        tree = self.with_leaves(tree)
+        best = self.objective(tree)
+        yield tree, best
+        for _ in range(count):
+            depth = tree.node_depth[: tree.n_branches]
+            new = tree
+            for level in range(int(depth.max(initial=-1)) + 1):
+                new = self._level(new, level)
+            refitted = self.with_leaves(new)
+            objective = self.objective(refitted)
+            if objective > best * (1.0 + 1e-12):  # leaves with few rows
+                return
+            gained, tree, best = best - objective, refitted, objective
+            yield tree, best
+            if gained <= 0.0:
+                return
+
+    # ---- leaves -----------------------------------------------------------------------------------------------------
+
+    def leaf_sums(self, tree: Tree) -> LeafSums:
+        """Sums over the rows of each leaf.
+
+        Parameters
+        ----------
+        tree : Tree
+            A tree in the units of the statement.
+
+        Returns
+        -------
+        LeafSums
+            The sums.
+        """
+        total: LeafSums | None = None
+        for part in self.rows.each(_leaves, _Level.of(self, tree, -1)):
+            if total is None:
+                total = part
+                continue
+            low, high = np.minimum(total.low, part.low), np.maximum(total.high, part.high)
+            added = [own + more for own, more in zip(total, part, strict=True)]
+            total = LeafSums(*added)._replace(low=low, high=high)
+        assert total is not None
+        return total
+
+    def with_leaves(self, tree: Tree) -> Tree:
+        """The tree with leaves fitted to all rows, without leaves that no row or fewer than ``min_leaf`` reach.
+
+        Parameters
+        ----------
+        tree : Tree
+            A tree in the units of the statement.
+
+        Returns
+        -------
+        Tree
+            The tree.
+        """
+        sums, problem = self.leaf_sums(tree), self.problem
+        if (sums.counts < max(problem.min_leaf, 1)).any() and tree.n_leaves > 1:
+            kept = sums.counts >= max(problem.min_leaf, 1)
+            kept[np.argmax(sums.counts)] = True
+            return self.with_leaves(tree.keep(kept))
+        mass = np.where(sums.mass > 0.0, sums.mass, 1.0)
+        own = np.where(sums.mass[:, None] > 0.0, sums.sums / mass[:, None], tree.leaf_arrays[0])
+        if problem.leaves != "linear":
+            return replace_leaves(tree, own, None, None, None, problem)
+        p, l1, l2 = problem.n_features, problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
+        coefs = np.zeros((*own.shape, p))
+        for t in np.flatnonzero(sums.counts >= 2 * (p + 1)):
+            gram = sums.grams[t].copy()
+            mirror_lower(gram)
+            for k in range(own.shape[1]):
+                v = np.append(np.zeros(p), own[t, k])
+                solve_linear_leaf(gram[: p + 1, : p + 1], sums.products[t, k].copy(), l1, l2, v)
+                coefs[t, k], own[t, k] = v[:p], v[p]
+        return replace_leaves(tree, own, coefs, sums.low, sums.high, problem)
+
+    # ---- splits -----------------------------------------------------------------------------------------------------
+
+    def _level(self, tree: Tree, level: int) -> Tree:
+        """The tree with the better splits of a level."""
+        nodes = np.flatnonzero(tree.node_depth[: tree.n_branches] == level)
+        asked, problem = _Level.of(self, tree, level), self.problem
+        l1, l2 = problem.strength(L1, "splits"), problem.strength(L2, "splits")
+        A, b = tree.A[nodes].copy(), tree.b[nodes].copy()
+        if problem.splits == "axis":
+            before, weights, counts = self.rows.sum(_features, asked)
+            old, right, _weight = before.T
+            cuts = [_best_cuts(weights[:, j], counts[:, j], right, problem.min_leaf) for j in range(A.shape[1])]
+            costs = np.array([cost for _cut, cost in cuts])
+            feature = np.argmin(costs, axis=0)
+            A, centre, reach = np.eye(A.shape[1])[feature], b.copy(), np.zeros(len(nodes))
+            lower, upper = np.empty(len(nodes)), np.empty(len(nodes))
+            for s, j in enumerate(feature):
+                lower[s], upper[s] = _around(self.edges[j], cuts[j][0][s])
+        else:
+            old, x = self._newton(asked, A, b, l1, l2)
+            A, centre = x[:, :-1], -x[:, -1]
+            reach = np.linalg.norm(A, axis=1)
+            reach[reach == 0.0] = 1.0
+            step = (2.0 * np.arange(1, BINS) + 0.618) / BINS - 1.0  # an irrational way off the values of grids
+            ends = centre[:, None] + reach[:, None] * (step / (1.0 - np.abs(step)))
+            _before, weights, counts = self.rows.sum(_directions, asked._replace(A=A, b=centre, edges=ends))
+            right = _before[:, 1]
+            cut, _cost = _best_cuts(weights, counts, right, problem.min_leaf)
+            lower, upper = np.transpose([_around(ends[s], k) for s, k in enumerate(cut)])
+        fine = lower[:, None] + (upper - lower)[:, None] * (np.arange(BINS - 1) / (BINS - 2))
+        _before, weights, counts = self.rows.sum(_directions, asked._replace(A=A, b=centre, edges=fine))
+        cut, cost = _best_cuts(weights, counts, right, problem.min_leaf)
+        b = fine[np.arange(len(nodes)), cut]
+        pays = cost + l1 * np.abs(A).sum(axis=1) + l2 * np.square(A).sum(axis=1)
+        was = old + l1 * np.abs(tree.A[nodes]).sum(axis=1) + l2 * np.square(tree.A[nodes]).sum(axis=1)
+        better = nodes[pays < was * (1.0 - 1e-9)]
+        splits, thresholds = tree.A.copy(), tree.b.copy()
+        taken = np.isin(nodes, better)
+        splits[better], thresholds[better] = A[taken], b[taken]
+        return with_splits(tree, splits, thresholds)
+
+    def _newton(self, asked: _Level, A: Floats, b: Floats, l1: float, l2: float) -> tuple[Floats, Floats]:
+        """Costs of the current splits, and weights and intercepts (S, p + 1) after some Newton steps."""
+        p = A.shape[1]
+        x = np.column_stack([A, -b])
+        best, lowest, old = x, np.full(len(x), np.inf), np.zeros(len(x))
+        for step in range(self.newton_steps):
+            before, losses, gradients, hessians = self.rows.sum(_gradients, asked._replace(A=x[:, :-1], b=-x[:, -1]))
+            if not step:
+                old = before[:, 0]
+            losses = losses + l1 * np.abs(x[:, :p]).sum(axis=1) + l2 * np.square(x[:, :p]).sum(axis=1)
+            back = losses > lowest  # a step too far: half of the way
+            x = np.where(back[:, None], 0.5 * (x + best), x)
+            best = np.where(back[:, None], best, x)
+            lowest = np.minimum(losses, lowest)
+            for s in np.flatnonzero(~back & (before[:, 2] > 0.0)):
+                H = hessians[s]
+                mirror_lower(H)
+                H = H[: p + 1, : p + 1].copy()
+                H[np.diag_indices(p + 1)] += JITTER * np.trace(H) / (p + 1) + 2.0 * l2 * (np.arange(p + 1) < p)
+                c = gradients[s] + 2.0 * l2 * np.append(x[s, :p], 0.0) - H @ x[s]
+                new = x[s].copy()
+                minimise_quadratic(H, c, l1, p, new)
+                if np.isfinite(new).all():
+                    x[s] = new
+        return old, x
+
+
+def replace_leaves(
+    tree: Tree, values: Floats, coefs: Floats | None, lower: Floats | None, upper: Floats | None, problem: TreeProblem
+) -> Tree:
+    """The splits of a tree over other leaves."""
+    link = problem.link(coefs is not None)
+    return Tree(tree.children, tree.A, tree.b, values, coefs, lower, upper, problem.classes, link)
+
+
+def with_splits(tree: Tree, A: Floats, b: Floats) -> Tree:
+    """Other splits over the leaves of a tree."""
+    return replace(tree, A=A, b=b)
+
+
+def _around(ends: Floats, cut: int) -> tuple[float, float]:
+    """The neighbouring bins of a cut: where a better one may lie."""
+    return float(ends[max(cut - 1, 0)]), float(ends[min(cut + 1, len(ends) - 1)])
+
+
+def _best_cuts(
+    weights: Floats, counts: NDArray[np.int64], right: Floats, least: int
+) -> tuple[NDArray[np.intp], Floats]:
+    """Of each node, the bin after which to cut, and what it costs: in the middle of cuts that cost the same. ``right``
+    is the cost of all rows on the right.
+    """
+    cost = right[:, None] + np.cumsum(weights, axis=1)[:, :-1]
+    below = np.cumsum(counts, axis=1)[:, :-1]
+    total = counts.sum(axis=1)[:, None]
+    cost = np.where((below >= least) & (total - below >= least), cost, np.inf)
+    first = np.argmin(cost, axis=1)
+    lowest = np.take_along_axis(cost, first[:, None], axis=1)[:, 0]
+    best = first.copy()
+    for s, k in enumerate(first):  # bins without rows after it
+        last = int(np.searchsorted(below[s], below[s, k], side="right")) - 1
+        best[s] = (k + last) // 2
+    return best, lowest
+
+
+# ---- what a part computes --------------------------------------------------------------------------------------------
+
+
+class _Level(NamedTuple):
+    """What parts are told: the tree, the level whose nodes are asked for, and directions and bins of these nodes."""
+
+    reader: Reader
+    tree: records.Tree
+    leaves: records.Leaves
+    depth: NDArray[np.int64]
+    loss: int
+    link: int
+    linear: bool
+    by_rows: bool  # whether rows of no weight in a node problem count
+    level: int
+    A: Floats
+    b: Floats
+    edges: Any
+
+    @classmethod
+    def of(cls, solver: PassesOverParts, tree: Tree, level: int) -> _Level:
+        problem, none = solver.problem, np.zeros(0)
+        by_rows = problem.min_leaf > 1 or problem.splits == "axis"
+        splits = records.Tree(writable(tree.children), tree.A, tree.b, routing.single_features(tree.A))
+        return cls(
+            solver.reader,
+            splits,
+            records.Leaves(*tree.leaf_arrays),
+            np.asarray(tree.node_depth),
+            problem.loss_code,
+            LINKS[tree.link],
+            problem.leaves == "linear",
+            by_rows,
+            level,
+            none,
+            none,
+            solver.edges,
+        )
+
+
+def _begun(part: Any, asked: _Level) -> tuple[records.Rows, reduced.Tracks, float]:
+    """The rows of a part, where they are, and their loss."""
+    rows = asked.reader(part)
+    n = len(rows.weight)
+    whole, real = (np.zeros(n, np.int32) for _ in range(2)), (np.zeros(n) for _ in range(3))
+    node, leaf = whole
+    leaf_loss, u, other_loss = real
+    tracks = reduced.Tracks(
+        node, leaf, leaf_loss, np.zeros(n, np.int32), np.zeros(n, np.int8), u, np.zeros(n, np.int32), other_loss
+    )
+    told = rows, asked.tree, asked.leaves, asked.loss, asked.link
+    return rows, tracks, float(summed.begin(*told, asked.depth, asked.level, tracks))
+
+
+def _level(part: Any, asked: _Level) -> tuple[reduced.Level, Floats]:
+    """The node problems of a level on the rows of a part; of each node the cost of its split, the cost of all rows on
+    the right, and the summed weights.
+    """
+    rows, tracks, _loss = _begun(part, asked)
+    nodes = np.flatnonzero(asked.depth[: asked.tree.b.size] == asked.level)
+    slot_of = np.full(asked.depth.size, -1, np.int32)
+    slot_of[nodes] = np.arange(nodes.size, dtype=np.int32)
+    told = rows, asked.tree, asked.leaves, asked.loss, asked.link
+    reduced.pseudolabels_range(0, len(rows.weight), *told, slot_of, tracks)
+    group = reduced.group_rows(tracks.slot, nodes.size, rows.weight if asked.by_rows else tracks.u)
+    u, cost = reduced.level_weights(group, tracks.u, tracks.side)
+    slot = np.repeat(np.arange(nodes.size), np.diff(group.start))
+    right = np.bincount(slot, np.maximum(-u, 0.0), nodes.size)
+    return reduced.Level(rows.X, group, u), np.column_stack([cost, right, np.bincount(slot, np.abs(u), nodes.size)])
+
+
+def _loss(part: Any, number: int, asked: _Level) -> Floats:
+    return np.array([_begun(part, asked)[2]])
+
+
+def _gradients(part: Any, number: int, asked: _Level) -> tuple[Floats, ...]:
+    level, costs = _level(part, asked)
+    S, p = asked.A.shape
+    q = int(padded(p))
+    losses, gradients, hessians = np.zeros(S), np.zeros((S, p + 1)), np.zeros((S, q, q))
+    at = np.column_stack([asked.A, -asked.b])
+    summed.newton_sums(level.X, level.group, level.u, at, losses, gradients, hessians)
+    return costs, losses, gradients, hessians
+
+
+def _directions(part: Any, number: int, asked: _Level) -> tuple[Any, ...]:
+    level, costs = _level(part, asked)
+    shape = len(asked.b), asked.edges.shape[1] + 1
+    weights, counts = np.zeros(shape), np.zeros(shape, np.int64)
+    splits = records.Splits(np.ascontiguousarray(asked.A), asked.b, routing.single_features(asked.A))
+    summed.along_hyperplanes(level.X, level.group, level.u, splits, asked.edges, weights, counts)
+    return costs, weights, counts
+
+
+def _features(part: Any, number: int, asked: _Level) -> tuple[Any, ...]:
+    level, costs = _level(part, asked)
+    p, most = level.X.shape[1], max(len(ends) for ends in asked.edges)
+    edges = np.full((p, most), np.inf)
+    for own, ends in zip(edges, asked.edges, strict=True):
+        own[: len(ends)] = ends
+    shape = len(costs), p, most + 1
+    weights, counts = np.zeros(shape), np.zeros(shape, np.int64)
+    summed.along_features(level.X, level.group, level.u, edges, weights, counts)
+    return costs, weights, counts
+
+
+def _leaves(part: Any, number: int, asked: _Level) -> LeafSums:
+    rows, tracks, _loss = _begun(part, asked)
+    L, K = asked.leaves.values.shape
+    leaf = tracks.leaf - asked.tree.b.size
+    classes = asked.loss != codes.SQUARED
+    mass, squares, sums = np.zeros(L), np.zeros(L), np.zeros((L, K))
+    low, high = np.full((L, K), np.inf), np.full((L, K), -np.inf)
+    summed.leaf_sums(rows, leaf, L, classes, mass, sums, squares, low, high)
+    group = reduced.group_rows(leaf, L, rows.weight)
+    p = rows.X.shape[1]
+    q = int(padded(p))
+    shape, products = ((L, q, q), (L, K, p + 1)) if asked.linear else ((0, 0, 0), (0, 0, 0))
+    found = LeafSums(mass, sums, squares, np.diff(group.start), low, high, np.zeros(shape), np.zeros(products))
+    if asked.linear:
+        summed.linear_sums(rows, group, found.grams, found.products)
+    return found
