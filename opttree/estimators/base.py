@@ -162,7 +162,7 @@ class TreeEstimator(Options, BaseEstimator):
         weight = np.ones(X.shape[0]) if sample_weight is None else sample_weight
         return state(self, X, y, weight, transformer=transformer_of(self, X, weight))
 
-    @available_if(lambda self: self.recipe.stream is not None or self.recipe.parts)
+    @available_if(lambda self: self.recipe.stream is not None or bool(self.recipe.parts))
     def fit_chunks(
         self,
         source: Any,

@@ -90,7 +90,9 @@ class CostClassifier(ClassifierMixin, ProvedTree):
         least=0,
     )
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, costs: ArrayLike | None = None) -> Self:
+    def fit(  # type: ignore[override]  # labels are not left out
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, costs: ArrayLike | None = None
+    ) -> Self:
         """Find the tree of the least mean cost.
 
         Parameters

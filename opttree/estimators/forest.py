@@ -320,6 +320,7 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
 
 RECIPE = Recipe(
     solver=lambda options, problem, valid: _forest(options),
+    parts="forest",
     sparse_from=groups.SPARSE_FROM,
     terms=_terms,
     solve=_solve,

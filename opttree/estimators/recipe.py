@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +115,7 @@ class Recipe:
     trial_limits : options of which fits to folds, by which a size is chosen, take at most so much.
     sparse_from : numbers of a sparse table from which on it stays sparse; smaller ones are made dense. None: none does.
     stream : how it learns from chunks of rows, a `steps.stream.Stream`, or None.
-    parts : whether it is fitted by sums over the parts of `opttree.Rows`.
+    parts : what is fitted by sums over the parts of `opttree.Rows`.
     """
 
     solver: Callable[[Estimator, TreeProblem, TreeProblem | None], Solver]
@@ -137,7 +137,7 @@ class Recipe:
     trial_limits: Mapping[str, int] = field(default_factory=dict)
     sparse_from: int | None = None
     stream: Any = None
-    parts: bool = False
+    parts: Literal["", "tree", "forest"] = ""
 
 
 def has_numbers(options: Estimator) -> bool:

@@ -99,7 +99,7 @@ RECIPE = Recipe(
     terms=_terms,
     outputs=output_units,
     sparse_from=0,
-    parts=True,
+    parts="tree",
     trial_limits={"max_iter": FLOOR_PASSES},
     shrink=Shrink(default=lambda options: not is_printed(options) and by_leaves(options), trial=_trial),
     check=_check,

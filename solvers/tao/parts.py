@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,15 @@ from opttree.kernels.losses import codes
 from opttree.kernels.passes import reduced, summed
 from opttree.model.structure import writable
 from opttree.model.tree import LINKS, Tree
+from opttree.runtime.clock import seconds_left
 from opttree.statement import L1, L2, TreeProblem
 
-__all__ = ["LeafSums", "PassesOverParts"]
+__all__ = ["Bag", "LeafSums", "PassesOverParts", "in_step"]
 
 Floats = NDArray[np.float64]
 Reader = Callable[[Any], records.Rows]  # from a part to its rows in the units of the statement, weights of sum one
+Asked = Generator[tuple[Callable[..., Any], Any], Any, Any]  # asks parts, is sent the sums, and returns
+POISSON = np.cumsum(np.exp(-1.0) / np.cumprod([1.0, *range(1, 20)]))
 BINS = 1024  # along each hyperplane, twice: the second time in the bin of the best cut
 
 
@@ -39,6 +42,89 @@ class LeafSums(NamedTuple):
     grams: Floats
     products: Floats
 
+    def plus(self, other: LeafSums) -> LeafSums:
+        """The sums over the rows of both."""
+        low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
+        added: list[Any] = [own + more for own, more in zip(self, other, strict=True)]
+        return LeafSums(*added)._replace(low=low, high=high)
+
+
+class Bag(NamedTuple):
+    """A random share of the rows, or all rows with Poisson's weights, by the seed and the numbers of the rows alone:
+    however they are cut into parts, the same rows count.
+    """
+
+    seed: int
+    number: int
+    share: float | None  # None: bootstrap weights
+
+    def weights(self, first: int, count: int) -> Floats:
+        """Weights of rows from the number ``first`` on, with mean one over all rows but for chance."""
+        key = np.random.SeedSequence([self.seed, self.number]).generate_state(1, np.uint64)[0]
+        bits = (np.arange(first, first + count, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        bits = bits + key  # splitmix64 of a counter
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        chance = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        if self.share is not None:
+            return (chance < self.share) / self.share
+        return np.searchsorted(POISSON, chance, side="right").astype(np.float64)
+
+
+def in_step(rows: Any, reader: Reader, runs: Sequence[Asked]) -> list[Any]:
+    """What generators return, which ask parts for sums: the questions of all of them go out together.
+
+    Parameters
+    ----------
+    rows : opttree.Rows
+        The table.
+    reader : callable
+        See `PassesOverParts`.
+    runs : sequence of generators
+        They yield a function of the rows of a part, the number of its first row and what else it is told; and that.
+
+    Returns
+    -------
+    list
+        Their results.
+    """
+    found: list[Any] = [None] * len(runs)
+    questions: dict[int, Any] = {}
+
+    def go_on(k: int, answer: Any) -> None:
+        try:
+            questions[k] = runs[k].send(answer)
+        except StopIteration as end:
+            questions.pop(k, None)
+            found[k] = end.value
+
+    for k in range(len(runs)):
+        go_on(k, None)
+    firsts = np.concatenate([[0], np.cumsum(rows.sizes)])
+    while questions:
+        asked = list(questions)
+        total: list[Any] = []
+        for answers in rows.each(_answers, (reader, firsts, [questions[k] for k in asked])):
+            total = [_added(own, more) for own, more in zip(total, answers, strict=True)] if total else list(answers)
+        for k, answer in zip(asked, total, strict=True):
+            go_on(k, answer)
+    return found
+
+
+def _answers(part: Any, number: int, shared: Any) -> tuple[Any, ...]:
+    reader, firsts, questions = shared
+    rows = reader(part)
+    return tuple(function(rows, int(firsts[number]), told) for function, told in questions)
+
+
+def _added(own: Any, more: Any) -> Any:
+    """The sum of arrays, or of tuples of arrays."""
+    if hasattr(own, "plus"):
+        return own.plus(more)
+    if isinstance(own, tuple):
+        return tuple(a + b for a, b in zip(own, more, strict=True))
+    return own + more
+
 
 @dataclass(frozen=True)
 class PassesOverParts:
@@ -46,9 +132,8 @@ class PassesOverParts:
 
     A pass goes through the levels, root first. For the nodes of a level together, parts send gradients and Hessians of
     the logistic regressions (one round for each Newton step) and then the signed weights of their rows in bins along
-    the new directions (two rounds, the second in the bin of the best cut; of axis-aligned splits the first is in bins of
-    every feature). A split that does not lower the node's cost, 0/1 loss and penalty, is not taken, so that the
-    objective does not rise. Leaves take one round, the objective another.
+    the new directions (two rounds, the second in the bin of the best cut; of axis-aligned splits the first is in bins
+    of every feature). Leaves take one round, the objective another.
 
     Attributes
     ----------
@@ -63,6 +148,12 @@ class PassesOverParts:
         Of each feature, the upper ends of bins, for axis-aligned splits.
     newton_steps : int
         Newton steps for each node in a pass.
+    split_lasso : float
+        The l1 penalty on splits as of `TAO`.
+    bag : Bag or None
+        Which rows count.
+    accept : {"always", "improve"}
+        Whether all new splits are taken, or those that lower the node's cost, 0/1 loss and penalty.
 
     See Also
     --------
@@ -75,6 +166,9 @@ class PassesOverParts:
     problem: TreeProblem
     edges: tuple[Floats, ...] = ()
     newton_steps: int = 2
+    split_lasso: float = 0.0
+    bag: Bag | None = None
+    accept: Literal["always", "improve"] = "always"
 
     @staticmethod
     def refusal(problem: TreeProblem) -> str | None:
@@ -113,11 +207,12 @@ class PassesOverParts:
         float
             Mean loss plus penalties.
         """
-        loss = self.rows.sum(_loss, _Level.of(self, tree, -1))
-        return float(loss[0]) + self.problem.penalty(tree)
+        found: float = in_step(self.rows, self.reader, [self._objective(tree)])[0]
+        return found
 
     def passes(self, tree: Tree, count: int) -> Iterator[tuple[Tree, float]]:
-        """The tree and its objective, after leaves are refitted to all rows, and after each pass.
+        """The tree and its objective, after leaves are refitted to all rows, and after each pass; not after a pass at
+        whose end the time was up.
 
         Parameters
         ----------
@@ -129,24 +224,65 @@ class PassesOverParts:
         Yields
         ------
         tuple of (Tree, float)
-            A tree and its objective over all parts; pass by pass not higher.
+            A tree and its objective over all parts.
         """
-        tree = self.with_leaves(tree)
-        best = self.objective(tree)
-        yield tree, best
+        tree, objective = in_step(self.rows, self.reader, [self.begin(tree)])[0]
+        yield tree, objective
         for _ in range(count):
-            depth = tree.node_depth[: tree.n_branches]
-            new = tree
-            for level in range(int(depth.max(initial=-1)) + 1):
-                new = self._level(new, level)
-            refitted = self.with_leaves(new)
-            objective = self.objective(refitted)
-            if objective > best * (1.0 + 1e-12):  # leaves with few rows
+            before = tree
+            tree, objective = in_step(self.rows, self.reader, [self.one_pass(tree)])[0]
+            yield tree, objective
+            if tree == before or seconds_left() <= 0.0:
                 return
-            gained, tree, best = best - objective, refitted, objective
-            yield tree, best
-            if gained <= 0.0:
-                return
+
+    def begin(self, tree: Tree) -> Asked:
+        """The tree with leaves fitted to all rows, and its objective; to be run by `in_step`.
+
+        Parameters
+        ----------
+        tree : Tree
+            A tree in the units of the statement.
+
+        Yields
+        ------
+        tuple
+            What is asked of the parts.
+
+        Returns
+        -------
+        tuple of (Tree, float)
+            The tree and its objective.
+        """
+        tree = yield from self._with_leaves(tree)
+        return tree, (yield from self._objective(tree))
+
+    def one_pass(self, tree: Tree) -> Asked:
+        """A pass over the levels, and then over the leaves; to be run by `in_step`. Levels that the time limit leaves
+        out stay as they are.
+
+        Parameters
+        ----------
+        tree : Tree
+            A tree in the units of the statement.
+
+        Yields
+        ------
+        tuple
+            What is asked of the parts.
+
+        Returns
+        -------
+        tuple of (Tree, float)
+            The tree and its objective.
+        """
+        for level in range(int(tree.node_depth[: tree.n_branches].max(initial=-1)) + 1):
+            if seconds_left() > 0.0:
+                tree = yield from self._level(tree, level)
+        return (yield from self.begin(tree))
+
+    def _objective(self, tree: Tree) -> Asked:
+        loss = yield _loss, _Level.of(self, tree, -1)
+        return float(loss[0]) + self.problem.penalty(tree)
 
     # ---- leaves -----------------------------------------------------------------------------------------------------
 
@@ -163,35 +299,19 @@ class PassesOverParts:
         LeafSums
             The sums.
         """
-        total: LeafSums | None = None
-        for part in self.rows.each(_leaves, _Level.of(self, tree, -1)):
-            if total is None:
-                total = part
-                continue
-            low, high = np.minimum(total.low, part.low), np.maximum(total.high, part.high)
-            added = [own + more for own, more in zip(total, part, strict=True)]
-            total = LeafSums(*added)._replace(low=low, high=high)
-        assert total is not None
-        return total
+        found: LeafSums = in_step(self.rows, self.reader, [self._leaf_sums(tree)])[0]
+        return found
 
-    def with_leaves(self, tree: Tree) -> Tree:
-        """The tree with leaves fitted to all rows, without leaves that no row or fewer than ``min_leaf`` reach.
+    def _leaf_sums(self, tree: Tree) -> Asked:
+        return (yield _leaves, _Level.of(self, tree, -1))
 
-        Parameters
-        ----------
-        tree : Tree
-            A tree in the units of the statement.
-
-        Returns
-        -------
-        Tree
-            The tree.
-        """
-        sums, problem = self.leaf_sums(tree), self.problem
+    def _with_leaves(self, tree: Tree) -> Asked:
+        """The tree with leaves fitted to all rows, without leaves that no row or fewer than ``min_leaf`` reach."""
+        sums, problem = (yield from self._leaf_sums(tree)), self.problem
         if (sums.counts < max(problem.min_leaf, 1)).any() and tree.n_leaves > 1:
             kept = sums.counts >= max(problem.min_leaf, 1)
             kept[np.argmax(sums.counts)] = True
-            return self.with_leaves(tree.keep(kept))
+            return (yield from self._with_leaves(tree.keep(kept)))
         mass = np.where(sums.mass > 0.0, sums.mass, 1.0)
         own = np.where(sums.mass[:, None] > 0.0, sums.sums / mass[:, None], tree.leaf_arrays[0])
         if problem.leaves != "linear":
@@ -209,14 +329,14 @@ class PassesOverParts:
 
     # ---- splits -----------------------------------------------------------------------------------------------------
 
-    def _level(self, tree: Tree, level: int) -> Tree:
+    def _level(self, tree: Tree, level: int) -> Asked:
         """The tree with the better splits of a level."""
         nodes = np.flatnonzero(tree.node_depth[: tree.n_branches] == level)
         asked, problem = _Level.of(self, tree, level), self.problem
         l1, l2 = problem.strength(L1, "splits"), problem.strength(L2, "splits")
         A, b = tree.A[nodes].copy(), tree.b[nodes].copy()
         if problem.splits == "axis":
-            before, weights, counts = self.rows.sum(_features, asked)
+            before, weights, counts = yield _features, asked
             old, right, _weight = before.T
             cuts = [_best_cuts(weights[:, j], counts[:, j], right, problem.min_leaf) for j in range(A.shape[1])]
             costs = np.array([cost for _cut, cost in cuts])
@@ -226,38 +346,44 @@ class PassesOverParts:
             for s, j in enumerate(feature):
                 lower[s], upper[s] = _around(self.edges[j], cuts[j][0][s])
         else:
-            old, x = self._newton(asked, A, b, l1, l2)
+            old, x = yield from self._newton(asked, A, b, l1, l2)
             A, centre = x[:, :-1], -x[:, -1]
             reach = np.linalg.norm(A, axis=1)
             reach[reach == 0.0] = 1.0
             step = (2.0 * np.arange(1, BINS) + 0.618) / BINS - 1.0  # an irrational way off the values of grids
             ends = centre[:, None] + reach[:, None] * (step / (1.0 - np.abs(step)))
-            _before, weights, counts = self.rows.sum(_directions, asked._replace(A=A, b=centre, edges=ends))
-            right = _before[:, 1]
+            before, weights, counts = yield _directions, asked._replace(A=A, b=centre, edges=ends)
+            right = before[:, 1]
             cut, _cost = _best_cuts(weights, counts, right, problem.min_leaf)
             lower, upper = np.transpose([_around(ends[s], k) for s, k in enumerate(cut)])
         fine = lower[:, None] + (upper - lower)[:, None] * (np.arange(BINS - 1) / (BINS - 2))
-        _before, weights, counts = self.rows.sum(_directions, asked._replace(A=A, b=centre, edges=fine))
+        before, weights, counts = yield _directions, asked._replace(A=A, b=centre, edges=fine)
+        if self.split_lasso and problem.splits == "oblique":
+            l1, l2 = self.split_lasso * before[:, 2], 0.0
         cut, cost = _best_cuts(weights, counts, right, problem.min_leaf)
         b = fine[np.arange(len(nodes)), cut]
         pays = cost + l1 * np.abs(A).sum(axis=1) + l2 * np.square(A).sum(axis=1)
         was = old + l1 * np.abs(tree.A[nodes]).sum(axis=1) + l2 * np.square(tree.A[nodes]).sum(axis=1)
-        better = nodes[pays < was * (1.0 - 1e-9)]
+        better = nodes[
+            np.isfinite(pays) & (before[:, 2] > 0.0) if self.accept == "always" else pays < was * (1.0 - 1e-9)
+        ]
         splits, thresholds = tree.A.copy(), tree.b.copy()
         taken = np.isin(nodes, better)
         splits[better], thresholds[better] = A[taken], b[taken]
         return with_splits(tree, splits, thresholds)
 
-    def _newton(self, asked: _Level, A: Floats, b: Floats, l1: float, l2: float) -> tuple[Floats, Floats]:
+    def _newton(self, asked: _Level, A: Floats, b: Floats, l1: float, l2: float) -> Asked:
         """Costs of the current splits, and weights and intercepts (S, p + 1) after some Newton steps."""
         p = A.shape[1]
         x = np.column_stack([A, -b])
         best, lowest, old = x, np.full(len(x), np.inf), np.zeros(len(x))
         for step in range(self.newton_steps):
-            before, losses, gradients, hessians = self.rows.sum(_gradients, asked._replace(A=x[:, :-1], b=-x[:, -1]))
+            before, losses, gradients, hessians = yield _gradients, asked._replace(A=x[:, :-1], b=-x[:, -1])
+            strength = np.full(len(x), l1) if not self.split_lasso else self.split_lasso * before[:, 2]
+            l2 = 0.0 if self.split_lasso else l2
             if not step:
                 old = before[:, 0]
-            losses = losses + l1 * np.abs(x[:, :p]).sum(axis=1) + l2 * np.square(x[:, :p]).sum(axis=1)
+            losses = losses + strength * np.abs(x[:, :p]).sum(axis=1) + l2 * np.square(x[:, :p]).sum(axis=1)
             back = losses > lowest  # a step too far: half of the way
             x = np.where(back[:, None], 0.5 * (x + best), x)
             best = np.where(back[:, None], best, x)
@@ -269,7 +395,7 @@ class PassesOverParts:
                 H[np.diag_indices(p + 1)] += JITTER * np.trace(H) / (p + 1) + 2.0 * l2 * (np.arange(p + 1) < p)
                 c = gradients[s] + 2.0 * l2 * np.append(x[s, :p], 0.0) - H @ x[s]
                 new = x[s].copy()
-                minimise_quadratic(H, c, l1, p, new)
+                minimise_quadratic(H, c, strength[s], p, new)
                 if np.isfinite(new).all():
                     x[s] = new
         return old, x
@@ -318,7 +444,7 @@ def _best_cuts(
 class _Level(NamedTuple):
     """What parts are told: the tree, the level whose nodes are asked for, and directions and bins of these nodes."""
 
-    reader: Reader
+    bag: Bag | None
     tree: records.Tree
     leaves: records.Leaves
     depth: NDArray[np.int64]
@@ -337,7 +463,7 @@ class _Level(NamedTuple):
         by_rows = problem.min_leaf > 1 or problem.splits == "axis"
         splits = records.Tree(writable(tree.children), tree.A, tree.b, routing.single_features(tree.A))
         return cls(
-            solver.reader,
+            solver.bag,
             splits,
             records.Leaves(*tree.leaf_arrays),
             np.asarray(tree.node_depth),
@@ -352,10 +478,11 @@ class _Level(NamedTuple):
         )
 
 
-def _begun(part: Any, asked: _Level) -> tuple[records.Rows, reduced.Tracks, float]:
-    """The rows of a part, where they are, and their loss."""
-    rows = asked.reader(part)
+def _begun(rows: records.Rows, first: int, asked: _Level) -> tuple[records.Rows, reduced.Tracks, float]:
+    """The rows of a part, by their weights in a bag, where they are, and their loss."""
     n = len(rows.weight)
+    if asked.bag is not None:
+        rows = rows._replace(weight=rows.weight * asked.bag.weights(first, n))
     whole, real = (np.zeros(n, np.int32) for _ in range(2)), (np.zeros(n) for _ in range(3))
     node, leaf = whole
     leaf_loss, u, other_loss = real
@@ -366,11 +493,11 @@ def _begun(part: Any, asked: _Level) -> tuple[records.Rows, reduced.Tracks, floa
     return rows, tracks, float(summed.begin(*told, asked.depth, asked.level, tracks))
 
 
-def _level(part: Any, asked: _Level) -> tuple[reduced.Level, Floats]:
+def _level(data: records.Rows, first: int, asked: _Level) -> tuple[reduced.Level, Floats]:
     """The node problems of a level on the rows of a part; of each node the cost of its split, the cost of all rows on
     the right, and the summed weights.
     """
-    rows, tracks, _loss = _begun(part, asked)
+    rows, tracks, _loss = _begun(data, first, asked)
     nodes = np.flatnonzero(asked.depth[: asked.tree.b.size] == asked.level)
     slot_of = np.full(asked.depth.size, -1, np.int32)
     slot_of[nodes] = np.arange(nodes.size, dtype=np.int32)
@@ -383,12 +510,12 @@ def _level(part: Any, asked: _Level) -> tuple[reduced.Level, Floats]:
     return reduced.Level(rows.X, group, u), np.column_stack([cost, right, np.bincount(slot, np.abs(u), nodes.size)])
 
 
-def _loss(part: Any, number: int, asked: _Level) -> Floats:
-    return np.array([_begun(part, asked)[2]])
+def _loss(data: records.Rows, first: int, asked: _Level) -> Floats:
+    return np.array([_begun(data, first, asked)[2]])
 
 
-def _gradients(part: Any, number: int, asked: _Level) -> tuple[Floats, ...]:
-    level, costs = _level(part, asked)
+def _gradients(data: records.Rows, first: int, asked: _Level) -> tuple[Floats, ...]:
+    level, costs = _level(data, first, asked)
     S, p = asked.A.shape
     q = int(padded(p))
     losses, gradients, hessians = np.zeros(S), np.zeros((S, p + 1)), np.zeros((S, q, q))
@@ -397,8 +524,8 @@ def _gradients(part: Any, number: int, asked: _Level) -> tuple[Floats, ...]:
     return costs, losses, gradients, hessians
 
 
-def _directions(part: Any, number: int, asked: _Level) -> tuple[Any, ...]:
-    level, costs = _level(part, asked)
+def _directions(data: records.Rows, first: int, asked: _Level) -> tuple[Any, ...]:
+    level, costs = _level(data, first, asked)
     shape = len(asked.b), asked.edges.shape[1] + 1
     weights, counts = np.zeros(shape), np.zeros(shape, np.int64)
     splits = records.Splits(np.ascontiguousarray(asked.A), asked.b, routing.single_features(asked.A))
@@ -406,8 +533,8 @@ def _directions(part: Any, number: int, asked: _Level) -> tuple[Any, ...]:
     return costs, weights, counts
 
 
-def _features(part: Any, number: int, asked: _Level) -> tuple[Any, ...]:
-    level, costs = _level(part, asked)
+def _features(data: records.Rows, first: int, asked: _Level) -> tuple[Any, ...]:
+    level, costs = _level(data, first, asked)
     p, most = level.X.shape[1], max(len(ends) for ends in asked.edges)
     edges = np.full((p, most), np.inf)
     for own, ends in zip(edges, asked.edges, strict=True):
@@ -418,8 +545,8 @@ def _features(part: Any, number: int, asked: _Level) -> tuple[Any, ...]:
     return costs, weights, counts
 
 
-def _leaves(part: Any, number: int, asked: _Level) -> LeafSums:
-    rows, tracks, _loss = _begun(part, asked)
+def _leaves(data: records.Rows, first: int, asked: _Level) -> LeafSums:
+    rows, tracks, _loss = _begun(data, first, asked)
     L, K = asked.leaves.values.shape
     leaf = tracks.leaf - asked.tree.b.size
     classes = asked.loss != codes.SQUARED

@@ -9,11 +9,12 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_regressor
+from sklearn.utils import check_random_state
 
 from opttree.estimators import bridge
 from opttree.estimators.recipe import Estimator, Fit
@@ -22,6 +23,7 @@ from opttree.estimators.steps.model import described
 from opttree.estimators.steps.rows import read_new
 from opttree.estimators.steps.shrink import strength_of
 from opttree.kernels import records
+from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 from opttree.runtime.clock import due_at, now
 from opttree.statement.shrinkage import NodeMoments, tempered
@@ -54,6 +56,7 @@ class Reader:
         return cls(light, record.scaling, record.transformer, record.problem.classes, total)
 
     def __call__(self, part: Read) -> records.Rows:
+        """The rows of a part."""
         X = read_new(self.options, part.X)
         X = X if self.transformer is None else self.transformer.transform(X)
         Z = np.ascontiguousarray(self.scaling.features(X), np.float64)
@@ -90,7 +93,8 @@ def as_rows(X: Any, y: Any, sample_weight: Any) -> Rows | None:
 def fit_parts(
     options: Estimator, rows: Rows, *, passes: int, sample_rows: int, checkpoint: Any = None, stacklevel: int = 2
 ) -> None:
-    """Fit an estimator to a table in parts: to a sample in memory, then by passes over all rows.
+    """Fit an estimator to a table in parts: to a sample in memory, then by passes over all rows. A table that is no
+    larger than the sample is fitted in memory.
 
     Raises
     ------
@@ -106,39 +110,104 @@ def fit_parts(
     stream.refuse_few_leaves(options)
     began = now()
     limit = None if options.time_limit is None else began + options.time_limit
-    record, total, tree, done = _begun(options, rows, sample_rows, checkpoint)
-    problem = record.problem
-    if (reason := bridge.solvers.tao.PassesOverParts.refusal(problem)) is not None:
-        raise ValueError(reason)
-    edges = edges_of(problem.X) if problem.splits == "axis" else ()
-    solver = bridge.solvers.tao.PassesOverParts(rows, Reader.of(options, record, total), problem, edges)
-    objective, cut_short = np.nan, False
-    try:
-        with due_at(np.inf if limit is None else limit):
-            for number, (tree, objective) in enumerate(solver.passes(tree, passes - done), done):  # noqa: B020
-                _said(options, number, objective, rows)
-                _keep(checkpoint, (vars(options), record, total, tree, number))
-    except KeyboardInterrupt:
-        cut_short = True
-    sums = solver.leaf_sums(tree)
-    _finish(options, record, solver, tree, sums, objective if np.isfinite(objective) else solver.objective(tree))
-    options.n_rows_ = rows.n_rows
+    if checkpoint is not None and options.recipe.parts != "tree":
+        raise ValueError(f"checkpoint must be None for {type(options).__name__}; got {str(checkpoint)!r}")
+    if rows.n_rows <= sample_rows:
+        whole = rows.sample(sample_rows, np.random.default_rng(0))
+        fits.fit(options, whole.X, whole.y, whole.weight, stacklevel=stacklevel + 2)
+        options.n_rows_ = rows.n_rows
+        return
+    begun = _begun(options, rows, sample_rows, checkpoint)
+    record, total = begun.record, begun.total
+    read: Any = Reader.of(options, record, total)
+    if rows.store is not None:
+        rows, read = rows.stored(read), _as_they_are
+    with due_at(np.inf if limit is None else limit):
+        if options.recipe.parts == "forest":
+            cut_short = _forest(options, rows, record, read, passes)
+        else:
+            cut_short = _tree(options, rows, begun, read, passes, checkpoint)
     if cut_short:
         fits.report_interrupt(options, stacklevel + 1)
 
 
-def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) -> tuple[Fit, float, Tree, int]:
-    """The fit to a sample, the weight of all rows, the tree and the passes that have been made; of a checkpoint, if
-    there is one.
+class Begun(NamedTuple):
+    """The fit to a sample, the weight of all rows, the last tree, the best one and its objective, and the number of
+    passes that have been made.
     """
+
+    record: Fit
+    total: float
+    last: Tree
+    best: Tree
+    lowest: float
+    done: int
+
+
+def _tree(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> bool:
+    """A tree of TAO; whether Ctrl-C was pressed."""
+    problem = begun.record.problem
+    if (reason := bridge.solvers.tao.PassesOverParts.refusal(problem)) is not None:
+        raise ValueError(reason)
+    edges = edges_of(problem.X) if problem.splits == "axis" else ()
+    solver = bridge.solvers.tao.PassesOverParts(rows, read, problem, edges, accept=options.accept)
+    cut_short, told = False, repr(options)
+    try:
+        for number, (last, objective) in enumerate(solver.passes(begun.last, passes - begun.done), begun.done):
+            begun = begun._replace(last=last, done=number)
+            if objective < begun.lowest:
+                begun = begun._replace(best=last, lowest=objective)
+            _said(options, number, objective, rows)
+            _keep(checkpoint, (told, dict(vars(options)), begun))
+    except KeyboardInterrupt:
+        cut_short = True
+    lowest = begun.lowest if np.isfinite(begun.lowest) else solver.objective(begun.best)
+    _finish(options, begun.record, begun.best, solver.leaf_sums(begun.best), lowest)
+    return cut_short
+
+
+def _forest(options: Estimator, rows: Rows, record: Fit, read: Any, passes: int) -> bool:
+    """The trees of the sample's forest over all rows; whether Ctrl-C was pressed."""
+    problem, forest = record.problem, options.result_.tree
+    if problem.is_classification:
+        read = partial(_indicators, read, problem.n_outputs)
+        Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)]
+        problem = problem.with_rows(problem.X, Y, problem.sample_weight, loss="squared")
+    kind = options.kind_
+    if kind == "stacked":
+        raise ValueError("kind must be one kind of trees for a table in parts; got 'stacked', as of small samples")
+    edges = edges_of(problem.X) if kind == "axis" else ()
+    growth, seed = options.recipe.solver(options, record.problem, None), options._seed
+    shrinkage = growth.ridge if np.isnan(options.shrinkage_) else options.shrinkage_
+    over = bridge.solvers.ensembles.parts.ForestOverParts(
+        rows, read, problem, growth, kind, shrinkage, options.leaf_lasso_, edges, seed
+    )
+    try:
+        trees, error = over.fitted(forest.trees, passes)
+    except KeyboardInterrupt:
+        return True
+    new = Forest((tuple(trees),), problem.n_outputs, link=forest.link)
+    model = record.scaling.unscale(new).with_spread(options.forest_.trees[0].spread)
+    unit = float(np.mean(record.scaling.y_scale**2))
+    result = replace(options.result_, tree=new, objective=np.nan)
+    found = {"result_": result, "oob_loss_": error * unit, "n_rows_": rows.n_rows}
+    fits.set_attributes(options, {**found, **described(options, record, {"forest_": model})})
+    return False
+
+
+def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) -> Begun:
+    """What there is after the fit to a sample, or at a checkpoint, if there is one."""
     if checkpoint is not None and Path(checkpoint).exists():
         with Path(checkpoint).open("rb") as file:
-            attributes, record, total, tree, done = pickle.load(file)
-        if attributes.get("n_rows_") != rows.n_rows:
-            raise ValueError(f"checkpoint must be of these rows; got one of {attributes.get('n_rows_')} rows")
-        vars(options).update({name: value for name, value in attributes.items() if name.endswith("_")})
-        return record, total, tree, done
-    seed = int(np.random.default_rng(0 if options.random_state is None else options.random_state).integers(2**31 - 1))
+            told, attributes, begun = pickle.load(file)
+        if told != repr(options):
+            raise ValueError(f"checkpoint must be of the same estimator; got one of {told}")
+        if attributes["n_rows_"] != rows.n_rows:
+            raise ValueError(f"checkpoint must be of these rows; got one of {attributes['n_rows_']} rows")
+        fits.set_attributes(options, {name: value for name, value in attributes.items() if name.endswith("_")})
+        found: Begun = begun
+        return found
+    seed = check_random_state(options.random_state).randint(2**31 - 1)
     sample = rows.sample(sample_rows, np.random.default_rng(seed))
     labels: list[Any] = []
     total = 0.0
@@ -152,10 +221,11 @@ def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) ->
         y, weight = np.concatenate([y, missing]), np.append(weight, np.zeros(len(missing)))
     record = fits.fit(options, X, y, weight, stacklevel=4, streams=True)
     options.n_rows_ = rows.n_rows
-    return record, total, options.result_.tree, 0
+    tree = options.result_.tree
+    return Begun(record, total, tree, tree, np.inf, 0)
 
 
-def _finish(options: Estimator, record: Fit, solver: Any, tree: Tree, sums: Any, objective: float) -> None:
+def _finish(options: Estimator, record: Fit, tree: Tree, sums: Any, objective: float) -> None:
     """Set the attributes: the tree shrunk as on the sample, on raw features, with shares of all rows."""
     problem, strength = record.problem, getattr(options, "leaf_shrinkage_", 0.0)
     result = replace(options.result_, tree=tree, objective=objective)
@@ -198,6 +268,16 @@ def _keep(checkpoint: Any, state: tuple[Any, ...]) -> None:
         with beside.open("wb") as file:
             pickle.dump(state, file)
         beside.replace(path)
+
+
+def _indicators(read: Any, n_classes: int, part: Read) -> records.Rows:
+    """Rows with indicators of their classes."""
+    rows = read(part)
+    return records.Rows(rows.X, np.eye(n_classes)[rows.Y[:, 0].astype(np.intp)], rows.weight)
+
+
+def _as_they_are(part: Read) -> records.Rows:
+    return records.Rows(*part)
 
 
 def _whole(part: Read, number: int, shared: Any) -> Read:
