@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from opttree.runtime.versions import show_versions as show_versions
     from opttree.tables.checks import TableWarning as TableWarning
     from opttree.tables.describe import TableReport as TableReport, describe_table as describe_table
-    from opttree.tables.parts import Rows as Rows, Traffic as Traffic
+    from opttree.tables.parts import Rows as Rows
     from opttree.tables.reading import read_table as read_table
 
 _HOMES = {
@@ -110,7 +110,6 @@ _HOMES = {
     "describe_table": "opttree.tables.describe",
     "read_table": "opttree.tables.reading",
     "Rows": "opttree.tables.parts",
-    "Traffic": "opttree.tables.parts",
     "PrivacyReport": "opttree.explain.privacy",
     "privacy_report": "opttree.explain.privacy",
 }

@@ -145,6 +145,7 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
 RECIPE = Recipe(
     solver=lambda options, problem, valid: _boosting(options, kinds_of(options)[0], valid),
     sparse_from=groups.SPARSE_FROM,
+    parts="boosted",
     terms=_terms,
     outputs=output_units,
     solve=_solve,

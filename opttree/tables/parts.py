@@ -9,7 +9,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from itertools import count as numbers
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -342,6 +344,42 @@ class Rows:
             self.traffic.received += _bytes(result)
             yield result
 
+    def kept(self, function: Callable[..., Any], shared: Any, states: list[Any]) -> Generator[Any]:
+        """As `each`, of a function that keeps a state of each part where the part is, and then reads it no more.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(part, number, shared, state)`` returns an answer and the next state; ``part`` is None from the
+            second call on, ``state`` None in the first. It must not change the state that it is given.
+        shared : object
+            See `each`.
+        states : list
+            Empty at first; then the states, or on a cluster their futures.
+
+        Yields
+        ------
+        object
+            The answers, in the order of the parts.
+        """
+        self.traffic.rounds += 1
+        self.traffic.sent += _bytes(shared) * len(self._parts)
+        client, first = self.client or _cluster(), not states
+        if first:
+            states += [None] * len(self._parts)
+        if client is None:
+
+            def here(read: Callable[[], Read], number: int) -> Any:
+                answer, states[number] = function(read() if first else None, number, shared, states[number])
+                return answer
+
+            results = self._in_threads(here)
+        else:
+            results = self._there(client, function, shared, states)
+        for result in results:
+            self.traffic.received += _bytes(result)
+            yield result
+
     def sum(self, function: Callable[..., Any], shared: Any) -> Any:
         """The sum of the arrays, or tuples of arrays, that ``function`` has for the parts, added in their order.
 
@@ -426,12 +464,15 @@ class Rows:
     # ---- where the work is done -------------------------------------------------------------------------------------
 
     def _here(self, function: Callable[..., Any], shared: Any) -> Generator[Any]:
+        return self._in_threads(lambda read, number: function(read(), number, shared))
+
+    def _in_threads(self, work: Callable[[Callable[[], Read], int], Any]) -> Generator[Any]:
         """In threads of this process: while one part is summed up, others are read."""
         width = min(count(self.n_jobs), len(self._parts))
 
         def task(number: int) -> Any:
             with limited(1 if width > 1 else count(self.n_jobs)):
-                return function(self.part(number), number, shared)
+                return work(partial(self.part, number), number)
 
         if width == 1:
             yield from map(task, range(len(self._parts)))
@@ -449,7 +490,9 @@ class Rows:
                 for future in waiting:
                     future.cancel()
 
-    def _there(self, client: Any, function: Callable[..., Any], shared: Any) -> Generator[Any]:
+    def _there(
+        self, client: Any, function: Callable[..., Any], shared: Any, states: list[Any] | None = None
+    ) -> Generator[Any]:
         """On a cluster; what a lost worker had is read and done again."""
         for number, part in enumerate(self._parts):
             if isinstance(part, _Delayed) and number not in self._held:
@@ -459,7 +502,12 @@ class Rows:
         for number, part in enumerate(self._parts):
             held = self._held.get(number)
             task = (function, part if held is None else None, held, self._columns, number, sent)
-            futures.append(client.submit(_call, *task, pure=False, retries=ATTEMPTS))
+            if states is None:
+                futures.append(client.submit(_call, *task, pure=False, retries=ATTEMPTS))
+                continue
+            both = client.submit(_call_kept, *task, states[number], pure=False, retries=ATTEMPTS)
+            futures.append(client.submit(itemgetter(0), both, pure=False, retries=ATTEMPTS))
+            states[number] = client.submit(itemgetter(1), both, pure=False, retries=ATTEMPTS)
         try:
             for number in range(len(futures)):
                 yield futures[number].result()
@@ -472,6 +520,16 @@ def _call(function: Callable[..., Any], part: Any, held: Any, columns: _Columns,
     with limited(1):
         read = part.read(columns) if held is None else _Delayed.divided(held, columns)
         return function(read, number, shared)
+
+
+def _call_kept(
+    function: Callable[..., Any], part: Any, held: Any, columns: _Columns, number: int, shared: Any, state: Any
+) -> Any:
+    with limited(1):
+        read = None
+        if state is None:
+            read = part.read(columns) if held is None else _Delayed.divided(held, columns)
+        return function(read, number, shared, state)
 
 
 def _written(part: Read, number: int, shared: tuple[str, Callable[[Read], Any]]) -> int:

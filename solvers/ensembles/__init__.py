@@ -2,9 +2,19 @@
 
 from solvers.ensembles.bagging import Bagging
 from solvers.ensembles.boosting import Boosting
+from solvers.ensembles.boosting_parts import BoostingOverParts
 from solvers.ensembles.distilled import Distilled
 from solvers.ensembles.forest import KINDS, TAOForest
 from solvers.ensembles.parts import ForestOverParts
 from solvers.ensembles.stacked import StackedForest
 
-__all__ = ["KINDS", "Bagging", "Boosting", "Distilled", "ForestOverParts", "StackedForest", "TAOForest"]
+__all__ = [
+    "KINDS",
+    "Bagging",
+    "Boosting",
+    "BoostingOverParts",
+    "Distilled",
+    "ForestOverParts",
+    "StackedForest",
+    "TAOForest",
+]

@@ -23,6 +23,8 @@ MODELS = {
     "axis classes": (partial(opttree.TAOClassifier, 3, splits="axis"), LABELS),
     "forest": (partial(opttree.TAOForestRegressor, 5, kind="oblique", max_depth=3), y),
     "axis forest": (partial(opttree.TAOForestClassifier, 5, kind="axis", max_depth=3), LABELS),
+    "boosted": (partial(opttree.BoostedTreesRegressor, n_estimators=60), y),
+    "boosted classes": (partial(opttree.BoostedTreesClassifier, n_estimators=40, validation_fraction=None), LABELS),
     "cart": (partial(opttree.TAOForestClassifier, 5, kind="cart", leaves="constant"), LABELS),
 }
 
@@ -159,6 +161,12 @@ def test_what_does_not_add_up_is_refused():
         opttree.TAORegressor(max_leaf_nodes=4).fit(rows)
     with pytest.raises(ValueError, match="eval_set must be None"):
         opttree.TAORegressor().fit(rows, eval_set=(X, y))
+    with pytest.raises(ValueError, match="base must be 'auto' or 'cart'"):
+        opttree.BoostedTreesRegressor("axis").fit(rows)
+    with pytest.raises(ValueError, match="checkpoint must be None for BoostedTreesRegressor"):
+        opttree.BoostedTreesRegressor().fit_chunks(rows, checkpoint="state")
+    with pytest.raises(ValueError, match="kind must be one kind"):
+        opttree.TAOForestRegressor(kind="stacked").fit_chunks(rows, sample_rows=400)
 
 
 def test_gradients_take_the_same_table():

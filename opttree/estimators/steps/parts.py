@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from opttree.estimators import bridge
 from opttree.estimators.recipe import Estimator, Fit
 from opttree.estimators.steps import fit as fits, stream
-from opttree.estimators.steps.model import described
+from opttree.estimators.steps.model import as_forest, described
 from opttree.estimators.steps.rows import read_new
 from opttree.estimators.steps.shrink import strength_of
 from opttree.kernels import records
@@ -34,6 +34,7 @@ from opttree.tables.row_weights import check_sample_weight
 Floats = NDArray[np.float64]
 BINS = 256  # of each feature, for axis-aligned splits
 PASSES = 3
+DEPTH = 6  # of boosted trees
 HEAVY = ("tree_", "forest_", "result_", "_stream")  # fitted attributes that reading rows does not need
 
 
@@ -108,6 +109,10 @@ def fit_parts(
     if not options.recipe.parts:
         raise ValueError(f"X must be a table in memory: {type(options).__name__} does not add up over opttree.Rows")
     stream.refuse_few_leaves(options)
+    boosted = options.recipe.parts == "boosted"
+    if boosted and (options.base not in ("auto", "cart") or getattr(options, "monotonic_cst", None) is not None):
+        rule = "base must be 'auto' or 'cart', and monotonic_cst None, for a table in parts"
+        raise ValueError(f"{rule}; got {options.base!r} and {getattr(options, 'monotonic_cst', None)!r}")
     began = now()
     limit = None if options.time_limit is None else began + options.time_limit
     if checkpoint is not None and options.recipe.parts != "tree":
@@ -117,7 +122,8 @@ def fit_parts(
         fits.fit(options, whole.X, whole.y, whole.weight, stacklevel=stacklevel + 2)
         options.n_rows_ = rows.n_rows
         return
-    begun = _begun(options, rows, sample_rows, checkpoint)
+    with fits.changed(options, **({"base": "cart"} if boosted else {})):
+        begun = _begun(options, rows, sample_rows, checkpoint)
     record, total = begun.record, begun.total
     read: Any = Reader.of(options, record, total)
     if rows.store is not None:
@@ -125,10 +131,56 @@ def fit_parts(
     with due_at(np.inf if limit is None else limit):
         if options.recipe.parts == "forest":
             cut_short = _forest(options, rows, record, read, passes)
+        elif options.recipe.parts == "boosted":
+            cut_short = _boosted(options, rows, record, read)
         else:
             cut_short = _tree(options, rows, begun, read, passes, checkpoint)
     if cut_short:
         fits.report_interrupt(options, stacklevel + 1)
+
+
+def _boosted(options: Estimator, rows: Rows, record: Fit, read: Any) -> bool:
+    """A sum of trees of single features over all rows; whether Ctrl-C was pressed."""
+    problem, ensembles = record.problem, bridge.solvers.ensembles
+    if not problem.is_classification and problem.loss != "squared":
+        raise ValueError(f"sums over parts are for squared loss and classes; the statement has loss={problem.loss!r}")
+    solver = ensembles.BoostingOverParts(
+        rows,
+        read,
+        problem.restated(depth=options.max_depth or DEPTH),
+        edges_of(problem.X),
+        options.n_estimators,
+        options.learning_rate,
+        options.subsample,
+        options.validation_fraction,
+        options.n_iter_no_change,
+        seed=0 if record.seed is None else record.seed,
+    )
+    trees: list[Tree] = []
+    losses, offset, cut_short = [np.inf], np.zeros(problem.n_outputs), False
+    try:
+        for trees, losses, offset in solver.grown():  # noqa: B007
+            if options.verbose:
+                _said(options, len(trees), losses[-1], rows)
+    except KeyboardInterrupt:
+        cut_short = True
+    if not trees:
+        return cut_short
+    run = ensembles.boosting.Run(offset, options.validation_fraction is not None)
+    run.trees, run.losses = trees[: len(losses) - 1], losses[1:]
+    step = ensembles.Boosting(learning_rate=options.learning_rate)._step(problem, [run])
+    model = record.scaling.unscale(step.tree)
+    model = as_forest(model, problem.n_outputs).with_spread(options.forest_.trees[0].spread)
+    found = {
+        "result_": replace(options.result_, tree=step.tree, objective=np.nan),
+        "validation_loss_": float(run.losses[run.count - 1]),
+        "n_estimators_": len(model.trees),
+        "base_": "cart",
+        "begins_linear_": False,
+        "n_rows_": rows.n_rows,
+    }
+    fits.set_attributes(options, {**found, **described(options, record, {"forest_": model})})
+    return cut_short
 
 
 class Begun(NamedTuple):

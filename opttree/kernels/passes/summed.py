@@ -117,3 +117,74 @@ def linear_sums(rows, group, grams, products):
                 for j in range(p):
                     total[j] += wy * x[j]
                 total[p] += wy
+
+
+@kernel()
+def in_bins(X, edges):
+    """Codes (p, n) uint8 of the features: the bins of `bin_of` for ``edges (p, bins - 1)``."""
+    codes = np.empty((X.shape[1], X.shape[0]), np.uint8)
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            codes[j, i] = bin_of(X[i, j], edges[j])
+    return codes
+
+
+@kernel()
+def send_on(codes, node, feature, cut, child):
+    """Send rows of nodes with a ``feature`` to ``child[t]``, or to the next node where their bin is above the cut."""
+    for i in range(node.size):
+        t = node[i]
+        if feature[t] >= 0:
+            node[i] = child[t] + (codes[feature[t], i] > cut[t])
+
+
+@kernel()
+def histograms(codes, offset, slot, w, wt, sums):
+    """Add weights and weighted targets ``wt (n, K)`` of rows in a slot to ``sums (S, bins, 1 + K)``, in which the bins
+    of feature j begin at ``offset[j]``.
+    """
+    K = wt.shape[1]
+    for j in range(codes.shape[0]):
+        own, first = codes[j], offset[j]
+        for i in range(slot.size):
+            s = slot[i]
+            if s >= 0:
+                bin_ = sums[s, first + own[i]]
+                bin_[0] += w[i]
+                for k in range(K):
+                    bin_[1 + k] += wt[i, k]
+
+
+@kernel()
+def best_cuts(sums, offset, least, gain, feature, cut, sides):
+    """Of each node of `histograms` the best cut: its gain, feature and last bin on the left, and the sums on both sides
+    (S, 2, 1 + K). A side has at least the weight ``least``.
+    """
+    S, _bins, both = sums.shape
+    left, whole = np.empty(both), np.empty(both)
+    for s in range(S):
+        gain[s], feature[s] = -np.inf, -1
+        for j in range(offset.size - 1):
+            left[:], whole[:] = 0.0, 0.0
+            for c in range(offset[j], offset[j + 1]):
+                for k in range(both):
+                    whole[k] += sums[s, c, k]
+            before = 0.0
+            for k in range(1, both):
+                before += whole[k] * whole[k]
+            before /= max(whole[0], 1e-300)
+            for c in range(offset[j], offset[j + 1] - 1):
+                for k in range(both):
+                    left[k] += sums[s, c, k]
+                right = whole[0] - left[0]
+                if sums[s, c, 0] <= 0.0 or left[0] < least or right < least or right <= 0.0:
+                    continue
+                below, above = 0.0, 0.0
+                for k in range(1, both):
+                    below += left[k] * left[k]
+                    above += (whole[k] - left[k]) * (whole[k] - left[k])
+                found = below / left[0] + above / right - before
+                if found > gain[s]:
+                    gain[s], feature[s], cut[s] = found, j, c - offset[j]
+                    for k in range(both):
+                        sides[s, 0, k], sides[s, 1, k] = left[k], whole[k] - left[k]
