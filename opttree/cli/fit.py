@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from opttree.cli import beyond
+from opttree.cli import beyond, tall
 from opttree.cli.common import add_reading, check_place, go_on, is_other, names_in, parted, reading_of, task_of
 from opttree.methods.table import METHODS, make_estimator
 from opttree.runtime.escape import plain
@@ -36,6 +36,7 @@ def add_parsers(commands: Any) -> None:
     fit.add_argument("--skip-blank-targets", action="store_true", help="leave out rows without a target")
     fit.add_argument("--time-limit", type=float, metavar="SECONDS")
     fit.add_argument("--verbose", action="store_true", help="show a progress bar")
+    tall.add_options(fit)
     add_reading(fit)
     fit.set_defaults(run=_fit)
 
@@ -130,6 +131,9 @@ def _fit(args: argparse.Namespace) -> None:
     if not 0.0 <= args.test < 1.0:
         raise ValueError(f"--test must be at least 0 and below 1; got {args.test}")
     categorical = names_in(args.categorical)
+    if tall.is_tall(args):
+        _fit_tall(args, categorical)
+        return
     reading = reading_of(args, args.data, text=categorical)
     if args.task in beyond.TASKS:
         _fit_beyond(args, reading, categorical)
@@ -179,6 +183,26 @@ def _fit(args: argparse.Namespace) -> None:
             print(f"opttree: look again: the model uses {plain(column.name)!r}, which {note}", file=sys.stderr)
     for doubt in doubts(task, scores, X, y.to_numpy(), held_out):
         print(f"opttree: look again: {doubt}", file=sys.stderr)
+
+
+def _fit_tall(args: argparse.Namespace, categorical: list[str]) -> None:
+    """Train a model on files that are read in parts."""
+    from opttree.model import files as io
+
+    tall.names_refused(args)
+    method = fit_methods()[args.method]
+    check_device(args.device, [method])
+    options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "device": args.device}
+
+    def make(task: str) -> Any:
+        options["categorical_features"] = categorical
+        return make_estimator(method, task, args.depth, args.seed, args.jobs, on_interrupt="keep", **options)
+
+    model, said = tall.fit(args, make)
+    io.save(model, args.out, target=args.target)
+    print(f"{method}, {said}")
+    print(_size(model))
+    print(f"saved to {args.out}")
 
 
 def _fit_beyond(args: argparse.Namespace, reading: Any, categorical: list[str]) -> None:

@@ -209,7 +209,7 @@ class TreeEstimator(Options, BaseEstimator):
         442
         """
         for name, value in (("epochs", epochs), ("sample_rows", sample_rows)):
-            if not isinstance(value, (int, np.integer)) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
         if self.recipe.parts or isinstance(source, Rows):
             rows = source if isinstance(source, Rows) else Rows(source, target, rows=chunk_rows)

@@ -446,7 +446,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         The model on raw features; ``tree_`` if it is a single tree.
     oob_prediction_ : ndarray of shape (n, K)
         Out-of-bag predictions of the training rows, of several kinds of trees by smaller forests of other rows; NaN
-        for rows that every tree has seen.
+        for rows that every tree has seen. There are none after a fit to a table in parts.
     oob_loss_ : float
         Expected squared error per new row, estimated out of bag, summed over the outputs in units of their mean
         variance.
@@ -529,7 +529,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         X = self._validated(X)
         pool = getattr(self, "_pool", None)
         if pool is None or not len(pool.errors):
-            rule = "predict_quantile needs keep_errors=True in the fit, and trees that leave rows out"
+            rule = "predict_quantile needs a fit in memory with keep_errors=True, and trees that leave rows out"
             raise ValueError(f"{rule}; got keep_errors={self.keep_errors}, max_samples={self.max_samples!r}")
         answers = self.forest_.outputs(X)
         found = np.sort(answers[:, :, None] + pooled(pool, leaves_of(self.forest_.trees, X), asked), axis=2)
@@ -576,9 +576,10 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         if calibration is not None:
             return super().predict_interval(X, coverage, calibration)
         X = self._validated(X)
-        if not self._outside_errors.size:
+        if not getattr(self, "_outside_errors", np.zeros(0)).size:
             raise ValueError(
-                "predict_interval needs a forest, not stopped before its first trees, some of which leave a row out: "
+                "predict_interval needs a forest fitted in memory, not stopped before its first trees, some of which "
+                "leave a row out, or rows for calibration: "
                 f"max_samples below 1 or bootstrap=True; got max_samples={self.max_samples!r}"
             )
         answers = np.stack([tree.outputs(X) for tree in self.forest_.trees])

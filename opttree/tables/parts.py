@@ -71,7 +71,7 @@ class _Arrays:
         some = slice(self.first, self.last)
         X, y = (_opened(array)[some] for array in (self.X, self.y))
         weight = None if self.weight is None else np.asarray(_opened(self.weight)[some], np.float64)
-        return Read(X if hasattr(X, "columns") else np.asarray(X), np.asarray(y), weight)
+        return Read(X if hasattr(X, "shape") else np.asarray(X), np.asarray(y), weight)
 
 
 class _Mapped(NamedTuple):
@@ -183,8 +183,8 @@ class Rows:
     weight : str or None, default None
         The column of weights of files and DataFrames.
     rows : int, default 262144
-        Largest number of rows of a part of files and arrays, which bounds the memory that is needed; partitions of a
-        Dask collection are parts as they are.
+        Largest number of rows of a part of files and arrays; partitions of a Dask collection are parts as they are. Row
+        groups of Parquet files are read whole, and had better not be larger.
     n_jobs : int or None, default None
         Parts read and summed up at a time, in threads of this process; see `opttree.TAORegressor`.
     client : distributed.Client or None, default None
@@ -239,6 +239,7 @@ class Rows:
         names = () if target is None else (target,) if isinstance(target, str) else tuple(target)
         self._columns = _Columns(names, isinstance(target, str) or len(names) == 1, weight)
         self.n_jobs, self.client, self.store, self.traffic = n_jobs, client, store, Traffic()
+        self.watch: Callable[[int], None] | None = None  # told after each part of a round how many there have been
         self._parts: list[Any] = list(self._parts_of(source, int(rows)))
         self._sizes: list[int] | None = None
         self._held: dict[int, Any] = {}  # partitions of a Dask collection, computed once, which stay with the workers
@@ -263,11 +264,12 @@ class Rows:
             yield from (_Delayed(part) for part in source.to_delayed())
         elif isinstance(source, (tuple, list)):
             for X, y, weight in _triples(source):
-                if len(X) != len(y) or (weight is not None and len(weight) != len(X)):
-                    raise ValueError(f"X, y and weight must have as many rows; got {len(X)} and {len(y)}")
+                lengths = [_length(array) for array in (X, y, weight) if array is not None]
+                if len(set(lengths)) > 1:
+                    raise ValueError(f"X, y and weights must have as many rows; got {lengths}")
                 placed = _placed(X), _placed(y), _placed(weight)
-                for first in range(0, len(X), rows):
-                    yield _Arrays(*placed, first, min(first + rows, len(X)))
+                for first in range(0, lengths[0], rows):
+                    yield _Arrays(*placed, first, min(first + rows, lengths[0]))
         else:
             raise ValueError(
                 "source must be Parquet files, arrays (X, y), a list of such pairs or a Dask collection, whose parts "
@@ -318,8 +320,7 @@ class Rows:
         Read
             ``X, y, weight`` of its rows.
         """
-        read: Read = self._parts[number].read(self._columns)
-        return read
+        return _checked(self._parts[number].read(self._columns))
 
     def each(self, function: Callable[..., Any], shared: Any) -> Generator[Any]:
         """``function(part, number, shared)`` of each part, in their order, several at a time.
@@ -340,9 +341,7 @@ class Rows:
         self.traffic.sent += _bytes(shared) * len(self._parts)
         client = self.client or _cluster()
         results = self._here(function, shared) if client is None else self._there(client, function, shared)
-        for result in results:
-            self.traffic.received += _bytes(result)
-            yield result
+        yield from self._counted(results)
 
     def kept(self, function: Callable[..., Any], shared: Any, states: list[Any]) -> Generator[Any]:
         """As `each`, of a function that keeps a state of each part where the part is, and then reads it no more.
@@ -376,9 +375,7 @@ class Rows:
             results = self._in_threads(here)
         else:
             results = self._there(client, function, shared, states)
-        for result in results:
-            self.traffic.received += _bytes(result)
-            yield result
+        yield from self._counted(results)
 
     def sum(self, function: Callable[..., Any], shared: Any) -> Any:
         """The sum of the arrays, or tuples of arrays, that ``function`` has for the parts, added in their order.
@@ -400,10 +397,9 @@ class Rows:
             if total is None:
                 total = result
             elif isinstance(result, tuple):
-                for own, more in zip(total, result, strict=True):
-                    own += more
+                total = tuple(own + more for own, more in zip(total, result, strict=True))
             else:
-                total += result
+                total = total + result
         return total
 
     def stored(self, read: Callable[[Read], Any]) -> Rows:
@@ -442,16 +438,52 @@ class Rows:
         Read
             The rows.
         """
-        sizes = self.sizes
-        chosen = np.sort(rng.choice(sum(sizes), most, replace=False)) if sum(sizes) > most else np.arange(sum(sizes))
-        firsts = np.concatenate([[0], np.cumsum(sizes)])
-        places = np.searchsorted(chosen, firsts)
-        wanted = [chosen[a:b] - first for a, b, first in zip(places[:-1], places[1:], firsts[:-1], strict=True)]
+        return self.taken(self.draw(most, rng))
+
+    def draw(self, most: int, rng: np.random.Generator, also: Any = ()) -> NDArray[np.int64]:
+        """Numbers of random rows, all if there are no more, in their order.
+
+        Parameters
+        ----------
+        most : int
+            Number of rows.
+        rng : numpy.random.Generator
+            Random numbers.
+        also : array-like of int, default ()
+            Rows that are taken besides.
+
+        Returns
+        -------
+        ndarray of int
+            The numbers.
+        """
+        n = self.n_rows
+        chosen = rng.choice(n, most, replace=False) if n > most else np.arange(n)
+        return np.union1d(chosen, np.asarray(also, np.int64)).astype(np.int64)
+
+    def taken(self, numbers: NDArray[np.int64]) -> Read:
+        """Rows by their numbers.
+
+        Parameters
+        ----------
+        numbers : ndarray of int
+            Increasing numbers.
+
+        Returns
+        -------
+        Read
+            The rows.
+        """
+        firsts = np.concatenate([[0], np.cumsum(self.sizes)])
+        places = np.searchsorted(numbers, firsts)
+        wanted = [numbers[a:b] - first for a, b, first in zip(places[:-1], places[1:], firsts[:-1], strict=True)]
         found = [some for some in self.each(_taken, wanted) if len(some.y)]
         if not found:
             raise ValueError("source must hold at least one row; got none")
-        frames = hasattr(found[0].X, "columns")
-        if frames:
+        frames = {hasattr(some.X, "columns") for some in found}
+        if len(frames) > 1 or len({some.X.shape[1] for some in found}) > 1:
+            raise ValueError("parts must have the same columns, all of them as arrays or as DataFrames")
+        if frames == {True}:
             import pandas as pd
 
             X = pd.concat([some.X for some in found], ignore_index=True)
@@ -461,7 +493,42 @@ class Rows:
         ones = [np.ones(len(some.y)) if some.weight is None else some.weight for some in found]
         return Read(X, np.concatenate([some.y for some in found]), np.concatenate(ones) if weighted else None)
 
+    def without(self, share: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
+        """The rows in two tables: most parts, and about this share of the rows, in whole parts, at least one.
+
+        Parameters
+        ----------
+        share : float
+            Share of the second table.
+        rng : numpy.random.Generator
+            Random numbers.
+
+        Returns
+        -------
+        tuple of (Rows, Rows)
+            The tables.
+        """
+        if len(self) < 2:
+            raise ValueError(f"a table in parts must have two parts or more to hold some out; got {len(self)}")
+        count = min(max(round(share * len(self)), 1), len(self) - 1)
+        held = set(rng.choice(len(self), count, replace=False).tolist())
+        tables = []
+        for wanted in (False, True):
+            table: Rows = Rows.__new__(Rows)
+            vars(table).update(vars(self), traffic=Traffic(), _sizes=None, _held={})
+            table._parts = [part for number, part in enumerate(self._parts) if (number in held) == wanted]
+            tables.append(table)
+        return tables[0], tables[1]
+
     # ---- where the work is done -------------------------------------------------------------------------------------
+
+    def _counted(self, results: Iterator[Any]) -> Generator[Any]:
+        """Results, of which the traffic is counted and ``watch`` is told."""
+        for number, result in enumerate(results, 1):
+            self.traffic.received += _bytes(result)
+            if self.watch is not None:
+                self.watch(number)
+            yield result
 
     def _here(self, function: Callable[..., Any], shared: Any) -> Generator[Any]:
         return self._in_threads(lambda read, number: function(read(), number, shared))
@@ -512,14 +579,29 @@ class Rows:
             for number in range(len(futures)):
                 yield futures[number].result()
                 futures[number] = None  # its memory on the worker
-        finally:
-            client.cancel([sent, *(future for future in futures if future is not None)])
+        except BaseException:
+            client.cancel([future for future in futures if future is not None])
+            raise
+
+
+def _checked(part: Read) -> Read:
+    """The part, if its columns are as long as each other."""
+    X = part.X
+    if not hasattr(X, "iloc") and hasattr(X, "to_pandas"):
+        X = X.to_pandas()
+    if getattr(X, "ndim", 0) != 2 or (not hasattr(X, "iloc") and not isinstance(X, np.ndarray)):
+        raise ValueError(f"X must be a dense table of two dimensions in each part; got {type(X).__name__}")
+    lengths = [len(X), len(part.y), *([] if part.weight is None else [len(part.weight)])]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"X, y and weights must have as many rows in each part; got {lengths}")
+    return part._replace(X=X)
 
 
 def _call(function: Callable[..., Any], part: Any, held: Any, columns: _Columns, number: int, shared: Any) -> Any:
     with limited(1):
-        read = part.read(columns) if held is None else _Delayed.divided(held, columns)
-        return function(read, number, shared)
+        return function(
+            _checked(part.read(columns) if held is None else _Delayed.divided(held, columns)), number, shared
+        )
 
 
 def _call_kept(
@@ -528,7 +610,7 @@ def _call_kept(
     with limited(1):
         read = None
         if state is None:
-            read = part.read(columns) if held is None else _Delayed.divided(held, columns)
+            read = _checked(part.read(columns) if held is None else _Delayed.divided(held, columns))
         return function(read, number, shared, state)
 
 
@@ -594,6 +676,14 @@ def _triples(source: Any) -> Iterator[tuple[Any, Any, Any]]:
         if not isinstance(pair, tuple) or len(pair) not in (2, 3):
             raise ValueError(f"parts must be pairs (X, y) or triples (X, y, weight); got another at {number}")
         yield pair[0], pair[1], pair[2] if len(pair) == 3 else None
+
+
+def _length(array: Any) -> int:
+    """Rows of an array; ValueError for what is none."""
+    shape = getattr(array, "shape", None) or (len(array) if isinstance(array, (list, tuple)) else None,)
+    if shape[0] is None:
+        raise ValueError(f"X, y and weights must be arrays or DataFrames; got {type(array).__name__}")
+    return int(shape[0])
 
 
 def _bytes(value: Any) -> int:

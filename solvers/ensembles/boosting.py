@@ -102,6 +102,8 @@ class Boosting(Solver):
         """The lowest held-out losses of another run's first 3, 5, 10 and 20 trees (``early`` of its `Run`; its
         ``step.info["after 3"]`` and so on): a run of one ensemble that is behind ends there, after 3 and 5 if by two
         percent.""",
+        test=lambda losses: losses is None or len(losses) == len(EARLY),
+        words="None or four losses",
     )
 
     ridge: float | Literal["cv"] | None = option(

@@ -47,6 +47,8 @@ class BoostingOverParts:
         Weight of the parent's value in a leaf, in rows.
     seed : int
         Of the rows that count for a tree.
+    count : int
+        Rows of positive weight; 0: all rows.
 
     See Also
     --------
@@ -64,6 +66,7 @@ class BoostingOverParts:
     patience: int = 20
     shrinkage: float = 10.0
     seed: int = 0
+    count: int = 0
 
     def grown(self) -> Iterator[tuple[list[Tree], list[float], Floats]]:
         """The trees so far, the held-out loss of the first scores and after each tree (without rows held out, that of
@@ -74,7 +77,7 @@ class BoostingOverParts:
         tuple of (list of Tree, list of float, ndarray)
             Trees on the features of the statement, losses, and scores (K,).
         """
-        problem, n = self.problem, self.rows.n_rows
+        problem, n = self.problem, self.count or self.rows.n_rows
         most = max(len(ends) for ends in self.edges)
         edges = np.full((len(self.edges), most), np.inf)
         for own, ends in zip(edges, self.edges, strict=True):

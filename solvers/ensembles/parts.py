@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +47,10 @@ class ForestOverParts:
         As of `PassesOverParts`.
     seed : int
         Of the bags.
+    count : int
+        Rows of positive weight.
+    sample : ndarray of int
+        Numbers of the rows by which the trees were grown, of which none is out of the bag.
 
     See Also
     --------
@@ -62,6 +66,8 @@ class ForestOverParts:
     lasso: float
     edges: tuple[Floats, ...] = ()
     seed: int = 0
+    count: int = 1
+    sample: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def bag(self, number: int) -> Bag:
         """The rows of a tree.
@@ -98,7 +104,7 @@ class ForestOverParts:
         if passes and self.kind in ("oblique", "axis"):
             trees = self._passes(trees, passes)
         runs = [self._leaves(with_fields(tree, classes=classes), number) for number, tree in enumerate(trees)]
-        trees = in_step(self.rows, self.reader, runs)
+        trees = self._in_groups(trees, runs)
         return trees, in_step(self.rows, self.reader, [self._error(trees)])[0]
 
     def _passes(self, trees: list[Tree], passes: int) -> list[Tree]:
@@ -107,14 +113,27 @@ class ForestOverParts:
         solver = PassesOverParts(self.rows, self.reader, stated, self.edges, split_lasso=lasso)
         solvers = [replace(solver, bag=self.bag(number)) for number in range(len(trees))]
         begun = [own.begin(tree) for own, tree in zip(solvers, trees, strict=True)]
-        found = in_step(self.rows, self.reader, begun)
-        for _ in range(passes):
-            if seconds_left() <= 0.0:
-                break
-            runs = [own.one_pass(tree) for own, (tree, _objective) in zip(solvers, found, strict=True)]
-            new = in_step(self.rows, self.reader, runs)
-            found = [a if a[1] < b[1] else b for a, b in zip(new, found, strict=True)]
-        return [tree for tree, _objective in found]
+        found: list[tuple[Tree, float]] = []
+        try:
+            found = self._in_groups(trees, begun)
+            for _ in range(passes):
+                if seconds_left() <= 0.0:
+                    break
+                runs = [own.one_pass(tree) for own, (tree, _objective) in zip(solvers, found, strict=True)]
+                new = self._in_groups(trees, runs)
+                found = [a if a[1] < b[1] else b for a, b in zip(new, found, strict=True)]
+        except KeyboardInterrupt:  # the trees that there are get their leaves
+            self.rows.watch = None
+        return [tree for tree, _objective in found] or trees
+
+    def _in_groups(self, trees: Sequence[Tree], runs: Sequence[Asked]) -> list[Any]:
+        """What the runs of the trees return, of so many trees at a time that answers do not grow too large."""
+        q = int(alternation.padded(self.problem.n_features)) if self.problem.leaves == "linear" else 1
+        most = max(int(MOST_BYTES // (max(tree.n_leaves for tree in trees) * q * q * 8)), 1)
+        found: list[Any] = []
+        for first in range(0, len(runs), most):
+            found += in_step(self.rows, self.reader, runs[first : first + most])
+        return found
 
     def _leaves(self, tree: Tree, number: int) -> Asked:
         """The tree with leaves shrunk towards their parents' models, as of a forest in memory."""
@@ -122,7 +141,7 @@ class ForestOverParts:
         q = int(alternation.padded(p))
         linear = self.problem.leaves == "linear" and self.kind != "cart-constant"
         linear = linear and tree.n_leaves * q * q * 8 <= MOST_BYTES
-        moments = yield _moments, _Told(tree, self.bag(number), linear, self.rows.n_rows)
+        moments = yield _moments, _Told(tree, self.bag(number), linear, self.count)
         children, first = writable(tree.children), tree.n_branches
         for t in range(first - 1, -1, -1):
             one, two = children[t]
@@ -149,7 +168,7 @@ class ForestOverParts:
 
     def _error(self, trees: Sequence[Tree]) -> Asked:
         told = tuple((tree, self.bag(number)) for number, tree in enumerate(trees))
-        pairs, alone, mass = yield _outside, told
+        pairs, alone, mass = yield _outside, (told, self.sample)
         if mass <= 0.0:
             return float("nan")
         return max((pairs + (alone - pairs) / len(trees)) / mass, 0.0)
@@ -187,14 +206,17 @@ def _moments(rows: records.Rows, first: int, told: _Told) -> _Moments:
     return _Moments(*alternation.node_moments(sample, leaf, writable(tree.children), linear, 0))
 
 
-def _outside(rows: records.Rows, first: int, told: Sequence[tuple[Tree, Bag]]) -> Floats:
+def _outside(rows: records.Rows, first: int, asked: tuple[Sequence[tuple[Tree, Bag]], NDArray[np.int64]]) -> Floats:
     """Of rows out of two bags or more: the weighted means over pairs of trees of products of their errors, those of
     squares, and the weights.
     """
+    told, sample = asked
     n = len(rows.weight)
+    known = np.zeros(n, bool)
+    known[sample[np.searchsorted(sample, first) : np.searchsorted(sample, first + n)] - first] = True
     errors, squares, counts = np.zeros(rows.Y.shape), np.zeros(n), np.zeros(n)
     for tree, bag in told:
-        out = np.flatnonzero(bag.weights(first, n) == 0.0)
+        out = np.flatnonzero((bag.weights(first, n) == 0.0) & ~known)
         own = tree.outputs(rows.X[out]) - rows.Y[out]
         errors[out] += own
         squares[out] += np.square(own).sum(axis=1)

@@ -211,8 +211,7 @@ class PassesOverParts:
         return found
 
     def passes(self, tree: Tree, count: int) -> Iterator[tuple[Tree, float]]:
-        """The tree and its objective, after leaves are refitted to all rows, and after each pass; not after a pass at
-        whose end the time was up.
+        """The tree and its objective, after leaves are refitted to all rows, and after each pass, until the time is up.
 
         Parameters
         ----------

@@ -53,10 +53,11 @@ def test_a_seed_gives_one_model_for_any_number_of_parts(name):
 
 @pytest.mark.parametrize("name", ["constant", "linear", "axis", "classes", "axis classes"])
 def test_the_objective_is_that_of_the_statement_on_all_rows(name):
-    model = fitted(name, 500)
+    model, target = fitted(name, 500), MODELS[name][1]
     sample = opttree.Rows((X, MODELS[name][1]), rows=500)
     seed = np.random.RandomState(0).randint(2**31 - 1)
-    some = sample.sample(SAMPLE, np.random.default_rng(seed))
+    first = [np.flatnonzero(target == label)[0] for label in np.unique(target)] if target is LABELS else []
+    some = sample.taken(sample.draw(SAMPLE, np.random.default_rng(seed), first))
     problem, scaling = model.state(some.X, some.y)  # in the units of the sample
     every = scaling.problem(problem, X, MODELS[name][1])
     assert model.result_.objective == pytest.approx(every.objective(model.result_.tree), rel=1e-9)
@@ -155,7 +156,7 @@ def test_what_does_not_add_up_is_refused():
         opttree.SRTRegressor().fit(rows)
     with pytest.raises(ValueError, match="y must be None where X is"):
         opttree.TAORegressor().fit(rows, y)
-    with pytest.raises(ValueError, match="loss='absolute'"):
+    with pytest.raises(ValueError, match="loss must be 'squared'"):
         opttree.TAORegressor(loss="absolute", random_state=0).fit_chunks(rows, sample_rows=400)
     with pytest.raises(ValueError, match="max_leaf_nodes must be None"):
         opttree.TAORegressor(max_leaf_nodes=4).fit(rows)
@@ -165,7 +166,7 @@ def test_what_does_not_add_up_is_refused():
         opttree.BoostedTreesRegressor("axis").fit(rows)
     with pytest.raises(ValueError, match="checkpoint must be None for BoostedTreesRegressor"):
         opttree.BoostedTreesRegressor().fit_chunks(rows, checkpoint="state")
-    with pytest.raises(ValueError, match="kind must be one kind"):
+    with pytest.raises(ValueError, match="kind must be 'auto'"):
         opttree.TAOForestRegressor(kind="stacked").fit_chunks(rows, sample_rows=400)
 
 
@@ -189,3 +190,78 @@ def test_a_short_limit_and_pickles():
     model = opttree.TAORegressor(5, leaves="linear", random_state=0, time_limit=0.05)
     model.fit_chunks(opttree.Rows((X, y), rows=100), sample_rows=SAMPLE, epochs=50)
     assert pickle.loads(pickle.dumps(model)).score(X, y) > 0.5
+
+
+def test_weights_of_classes_count_in_all_parts():
+    how = {"class_weight": {"low": 9.0, "middle": 1.0, "high": 1.0}, "random_state": 0}
+    model = opttree.TAOClassifier(3, **how).fit_chunks(opttree.Rows((X, LABELS), rows=400), sample_rows=SAMPLE)
+    assert (model.predict(X) == "low").mean() > (LABELS == "low").mean() + 0.05
+    weight = np.where(LABELS == "low", 9.0, 1.0)
+    off = weight @ (model.predict(X) != LABELS) / weight.sum()  # without penalties, and of shrunk leaves
+    assert model.result_.objective == pytest.approx(off, abs=0.01)
+    even = opttree.TAOClassifier(3, class_weight="balanced", random_state=0)
+    even.fit_chunks(opttree.Rows((X, LABELS), rows=400), sample_rows=SAMPLE)
+    assert set(even.predict(X)) == set(LABELS)
+
+
+def test_the_smallest_leaf_is_that_of_all_rows():
+    make = partial(opttree.TAORegressor, 3, min_samples_leaf=400, random_state=0)
+    model = make().fit_chunks(opttree.Rows((X, y), rows=400), sample_rows=SAMPLE)
+    counts = np.unique(model.apply(X), return_counts=True)[1]
+    assert counts.min() >= 400
+    assert len(counts) >= 4
+
+
+def test_rows_of_weight_zero_do_not_count():
+    weight = np.ones(len(y))
+    weight[::2] = 0.0
+    some = opttree.TAORegressor(3, leaf_shrinkage=200.0, random_state=0)
+    some.fit_chunks(opttree.Rows((X, y, weight), rows=600), sample_rows=SAMPLE)
+    leaf, n = some.apply(X[1::2]), len(y) // 2
+    assert some.tree_.share[leaf[0]] == pytest.approx((leaf == leaf[0]).sum() / n)
+    with pytest.raises(ValueError, match="weights must be finite and >= 0"):
+        opttree.TAORegressor(3).fit_chunks(opttree.Rows((X, y, np.append(weight[1:], -1.0))), sample_rows=SAMPLE)
+
+
+def test_the_out_of_bag_error_is_not_that_of_known_rows():
+    rng = np.random.default_rng(0)
+    A = rng.random((6000, 3))
+    noise = rng.normal(size=6000)
+    model = opttree.TAOForestRegressor(10, kind="cart", random_state=0)
+    model.fit_chunks(opttree.Rows((A, A[:, 0] + noise), rows=1000), sample_rows=2000)
+    assert model.oob_loss_ > 0.9
+    with pytest.raises(ValueError, match="predict_interval needs a forest"):
+        model.predict_interval(A)
+
+
+def test_blanks_that_a_sample_may_lack():
+    Z = X.copy()
+    Z[2999, 0] = np.nan
+    model = opttree.TAORegressor(3, random_state=0).fit_chunks(opttree.Rows((Z, y), rows=600), sample_rows=SAMPLE)
+    assert np.isfinite(model.predict(Z)).all()
+
+
+def test_a_failed_fit_leaves_the_earlier_model():
+    model = opttree.TAORegressor(3, random_state=0).fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="y must be finite"):
+        model.fit_chunks(opttree.Rows((X, np.append(y[1:], np.nan)), rows=600), sample_rows=SAMPLE)
+    np.testing.assert_array_equal(model.predict(X), before)
+    assert not hasattr(model, "n_rows_")
+
+
+def test_parts_of_unequal_columns_are_refused():
+    da = pytest.importorskip("dask.array")
+    short = opttree.Rows((da.from_array(X, chunks=(600, 10)), da.from_array(y[:-100], chunks=600)))
+    with pytest.raises(ValueError, match="as many rows in each part"):
+        opttree.TAORegressor(3).fit_chunks(short, sample_rows=SAMPLE)
+
+
+def test_a_user_array_is_not_changed():
+    Z = X.copy()
+    opttree.Rows((Z, y), rows=1000).sum(first_row, ())
+    np.testing.assert_array_equal(Z, X)
+
+
+def first_row(part, number, shared):
+    return part.X[0]

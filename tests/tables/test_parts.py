@@ -89,11 +89,12 @@ def test_an_error_in_a_part_is_passed_on():
     ("source", "options", "message"),
     [
         (lambda: iter([]), {}, "can be read in any order"),
-        ((X, Y[:5]), {}, "as many rows; got 20 and 5"),
+        ((X, Y[:5]), {}, r"as many rows; got \[20, 5\]"),
         ((X, Y), {"rows": 0}, "rows must be an integer >= 1; got 0"),
         ("nowhere/*.parquet", {"target": "y"}, "does not exist"),
         ((np.zeros((0, 2)), np.zeros(0)), {}, "at least one row"),
         ([(X, Y), X], {}, "another at 1"),
+        ((5, 6), {}, "must be arrays or DataFrames; got int"),
     ],
 )
 def test_what_has_no_parts_is_refused(source, options, message):

@@ -37,6 +37,7 @@ OF_A_FIT = (
     "fallback_",
     "floor_errors_",
     "split_penalty_",
+    "n_rows_",
     "_held_out_errors",
 )  # attributes that not every fit sets
 

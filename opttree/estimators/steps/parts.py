@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,22 +22,26 @@ from opttree.estimators import bridge
 from opttree.estimators.recipe import Estimator, Fit
 from opttree.estimators.steps import fit as fits, stream
 from opttree.estimators.steps.model import as_forest, described
-from opttree.estimators.steps.rows import read_new
+from opttree.estimators.steps.rows import class_weighted, read_new
 from opttree.estimators.steps.shrink import strength_of
+from opttree.estimators.steps.units import on_parts
 from opttree.kernels import records
 from opttree.model.forest import Forest
-from opttree.model.tree import Tree
+from opttree.model.tree import Tree, replace as with_fields
 from opttree.runtime.clock import due_at, now
+from opttree.runtime.interrupts import noted_interrupts
+from opttree.runtime.threads import count, limited
 from opttree.statement.shrinkage import NodeMoments, tempered
 from opttree.tables.chunks import Chunks
 from opttree.tables.parts import Read, Rows
-from opttree.tables.row_weights import check_sample_weight
 
 Floats = NDArray[np.float64]
 BINS = 256  # of each feature, for axis-aligned splits
 PASSES = 3
 DEPTH = 6  # of boosted trees
 HEAVY = ("tree_", "forest_", "result_", "_stream")  # fitted attributes that reading rows does not need
+OF_ROWS = ("oob_prediction_", "_pool", "_outside_errors", "_mean_variance")  # of a forest's training rows
+FEWEST = 2000  # rows of a forest's sample, fewer of which have trees of several kinds
 
 
 @dataclass(frozen=True)
@@ -46,33 +52,38 @@ class Reader:
     scaling: Any
     transformer: Any
     classes: NDArray[Any] | None
+    class_weights: Floats | None
     total: float
 
     @classmethod
-    def of(cls, options: Estimator, record: Fit, total: float) -> Reader:
+    def of(cls, options: Estimator, begun: Begun) -> Reader:
         """The reader of a fit to a sample, without what is large in it."""
-        light = copy(options)
+        light, record, weights = copy(options), begun.record, begun.census.class_weights
         for name in HEAVY:
-            vars(light).pop(name, None)
-        return cls(light, record.scaling, record.transformer, record.problem.classes, total)
+            light.__dict__.pop(name, None)
+        return cls(light, record.scaling, record.transformer, record.problem.classes, weights, begun.census.total)
 
     def __call__(self, part: Read) -> records.Rows:
         """The rows of a part."""
+        if not len(part.y):
+            outputs = 1 if self.classes is not None else len(self.scaling.y_mean)
+            return records.Rows(np.zeros((0, len(self.scaling.x_mean))), np.zeros((0, outputs)), np.zeros(0))
         X = read_new(self.options, part.X)
         X = X if self.transformer is None else self.transformer.transform(X)
         Z = np.ascontiguousarray(self.scaling.features(X), np.float64)
+        weight = (np.ones(len(Z)) if part.weight is None else part.weight) / self.total
+        y = flat(part.y)
         if self.classes is None:
-            y = np.asarray(part.y, np.float64)
-            if not np.isfinite(y).all():
-                raise ValueError(f"y must be finite; got {y[~np.isfinite(y)][0]}")
-            Y = self.scaling.outputs(y).reshape(len(y), -1)
-        else:
-            place = np.minimum(np.searchsorted(self.classes, part.y), len(self.classes) - 1)
-            if (new := self.classes[place] != part.y).any():
-                raise ValueError(f"y must hold labels that the first pass has seen; got {part.y[new][0]!r}")
-            Y = place.reshape(-1, 1).astype(np.float64)
-        weight = np.ones(len(Y)) if part.weight is None else check_sample_weight(part.weight, Z)
-        return records.Rows(Z, np.ascontiguousarray(Y), weight / self.total)
+            return records.Rows(Z, np.ascontiguousarray(self.scaling.outputs(y).reshape(len(y), -1)), weight)
+        code = np.searchsorted(self.classes, y)
+        if self.class_weights is not None:
+            weight = weight * self.class_weights[code]
+        return records.Rows(Z, code.reshape(-1, 1).astype(np.float64), weight)
+
+
+def flat(y: NDArray[Any]) -> NDArray[Any]:
+    """One output as a row of numbers or labels."""
+    return y.ravel() if y.ndim == 2 and y.shape[1] == 1 else y
 
 
 def as_rows(X: Any, y: Any, sample_weight: Any) -> Rows | None:
@@ -86,8 +97,9 @@ def as_rows(X: Any, y: Any, sample_weight: Any) -> Rows | None:
         return X
     if not hasattr(X, "to_delayed"):
         return None
-    if y is None or not hasattr(y, "to_delayed"):
-        raise ValueError(f"y must be a Dask collection where X is one; got {type(y).__name__}")
+    for name, value in (("y", y), ("sample_weight", sample_weight)):
+        if not (hasattr(value, "to_delayed") or (name == "sample_weight" and value is None)):
+            raise ValueError(f"{name} must be a Dask collection where X is one; got {type(value).__name__}")
     return Rows((X, y) if sample_weight is None else (X, y, sample_weight))
 
 
@@ -95,59 +107,99 @@ def fit_parts(
     options: Estimator, rows: Rows, *, passes: int, sample_rows: int, checkpoint: Any = None, stacklevel: int = 2
 ) -> None:
     """Fit an estimator to a table in parts: to a sample in memory, then by passes over all rows. A table that is no
-    larger than the sample is fitted in memory.
+    larger than the sample is fitted in memory. What an estimator has learnt before stays where a fit fails.
 
     Raises
     ------
     ValueError
         For estimators and options that do not add up over parts.
     """
-    if options.recipe.stream is not None:  # its gradients take one part after the other
-        source = Chunks(partial(_in_turn, rows))
-        stream.fit_chunks(options, source, passes, sample_rows, stacklevel + 1)
-        return
-    if not options.recipe.parts:
-        raise ValueError(f"X must be a table in memory: {type(options).__name__} does not add up over opttree.Rows")
-    stream.refuse_few_leaves(options)
-    boosted = options.recipe.parts == "boosted"
-    if boosted and (options.base not in ("auto", "cart") or getattr(options, "monotonic_cst", None) is not None):
-        rule = "base must be 'auto' or 'cart', and monotonic_cst None, for a table in parts"
-        raise ValueError(f"{rule}; got {options.base!r} and {getattr(options, 'monotonic_cst', None)!r}")
-    began = now()
-    limit = None if options.time_limit is None else began + options.time_limit
-    if checkpoint is not None and options.recipe.parts != "tree":
-        raise ValueError(f"checkpoint must be None for {type(options).__name__}; got {str(checkpoint)!r}")
-    if rows.n_rows <= sample_rows:
-        whole = rows.sample(sample_rows, np.random.default_rng(0))
-        fits.fit(options, whole.X, whole.y, whole.weight, stacklevel=stacklevel + 2)
-        options.n_rows_ = rows.n_rows
-        return
-    with fits.changed(options, **({"base": "cart"} if boosted else {})):
-        begun = _begun(options, rows, sample_rows, checkpoint)
-    record, total = begun.record, begun.total
-    read: Any = Reader.of(options, record, total)
-    if rows.store is not None:
-        rows, read = rows.stored(read), _as_they_are
-    with due_at(np.inf if limit is None else limit):
-        if options.recipe.parts == "forest":
-            cut_short = _forest(options, rows, record, read, passes)
-        elif options.recipe.parts == "boosted":
-            cut_short = _boosted(options, rows, record, read)
-        else:
-            cut_short = _tree(options, rows, begun, read, passes, checkpoint)
+    _refuse(options, checkpoint)
+    before = dict(options.__dict__)
+    limit = None if options.time_limit is None else now() + options.time_limit
+    try:
+        with limited(count(options.n_jobs)), noted_interrupts() as interrupted:
+            if options.recipe.stream is not None:  # its gradients take one part after the other
+                stream.fit_chunks(options, Chunks(partial(_in_turn, rows)), passes, sample_rows, stacklevel + 1)
+                return
+            if rows.n_rows <= sample_rows:
+                whole = rows.sample(sample_rows, np.random.default_rng(0))
+                fits.fit(options, whole.X, flat(whole.y), whole.weight, stacklevel=stacklevel + 2)
+                options.n_rows_ = rows.n_rows
+                return
+            with watched(options, rows, interrupted), due_at(np.inf if limit is None else limit):
+                begun = _begun(options, rows, sample_rows, checkpoint)
+                read: Any = Reader.of(options, begun)
+                if rows.store is not None:
+                    rows, read = rows.stored(read), _as_they_are
+                go_on = {"tree": _tree, "forest": _forest, "boosted": _boosted}[options.recipe.parts]
+                go_on(options, rows, begun, read, passes, checkpoint)
+            cut_short = interrupted()
+    except Exception:
+        fits.clear(options, *options.__dict__)
+        fits.set_attributes(options, before)
+        raise
     if cut_short:
         fits.report_interrupt(options, stacklevel + 1)
 
 
-def _boosted(options: Estimator, rows: Rows, record: Fit, read: Any) -> bool:
-    """A sum of trees of single features over all rows; whether Ctrl-C was pressed."""
-    problem, ensembles = record.problem, bridge.solvers.ensembles
-    if not problem.is_classification and problem.loss != "squared":
-        raise ValueError(f"sums over parts are for squared loss and classes; the statement has loss={problem.loss!r}")
+def _refuse(options: Estimator, checkpoint: Any) -> None:
+    """ValueError, before any work, for what does not add up over parts."""
+    name, kind = type(options).__name__, options.recipe.parts
+    if not kind and options.recipe.stream is None:
+        raise ValueError(f"X must be a table in memory: {name} does not add up over opttree.Rows")
+    if checkpoint is not None and kind != "tree":
+        raise ValueError(f"checkpoint must be None for {name}; got {str(checkpoint)!r}")
+    if checkpoint is not None and (Path(checkpoint).is_dir() or not Path(checkpoint).resolve().parent.is_dir()):
+        raise ValueError(f"checkpoint must be a file in a folder that is there; got {str(checkpoint)!r}")
+    stream.refuse_few_leaves(options)
+    allowed: dict[str, tuple[Any, ...]] = {}
+    if kind == "tree":
+        allowed = {"loss": ("squared", "zero_one", "log"), "monotonic_cst": (None,)}
+    elif kind == "forest":
+        kinds = "auto", "oblique", "axis", "cart", "extra"
+        allowed = {"warm_start": (False,), "max_features": (None,), "kind": kinds, "monotonic_cst": (None,)}
+    elif kind == "boosted":
+        allowed = {"base": ("auto", "cart"), "loss": ("squared", "log"), "monotonic_cst": (None,)}
+    for option, values in allowed.items():
+        value = getattr(options, option, values[0])
+        if not any(value is one or (isinstance(value, str) and value == one) for one in values):
+            words = " or ".join(map(repr, values))
+            raise ValueError(f"{option} must be {words} for a table in parts; got {value!r}")
+    if kind == "tree" and options.leaves == "linear" and not is_regressor(options):
+        raise ValueError("leaves must be 'constant' for classes of a table in parts; got 'linear'")
+
+
+@contextmanager
+def watched(options: Estimator, rows: Rows, interrupted: Callable[[], bool]) -> Iterator[None]:
+    """Context in which rounds end by a KeyboardInterrupt after Ctrl-C, and show a bar with ``verbose``."""
+    from tqdm.auto import tqdm
+
+    with tqdm(total=len(rows), unit="part", leave=False, disable=not options.verbose) as bar:
+
+        def watch(done: int) -> None:
+            if done == 1:
+                bar.reset()
+                bar.set_description(f"round {rows.traffic.rounds}")
+            bar.update()
+            if interrupted():
+                raise KeyboardInterrupt
+
+        rows.watch = watch
+        try:
+            yield
+        finally:
+            rows.watch = None
+
+
+def _boosted(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
+    """A sum of trees of single features over all rows."""
+    record, ensembles = begun.record, bridge.solvers.ensembles
+    problem = record.problem
     solver = ensembles.BoostingOverParts(
         rows,
         read,
-        problem.restated(depth=options.max_depth or DEPTH),
+        problem.restated(depth=options.max_depth or DEPTH, min_leaf=options.min_samples_leaf),
         edges_of(problem.X),
         options.n_estimators,
         options.learning_rate,
@@ -155,17 +207,16 @@ def _boosted(options: Estimator, rows: Rows, record: Fit, read: Any) -> bool:
         options.validation_fraction,
         options.n_iter_no_change,
         seed=0 if record.seed is None else record.seed,
+        count=begun.census.used,
     )
     trees: list[Tree] = []
-    losses, offset, cut_short = [np.inf], np.zeros(problem.n_outputs), False
-    try:
+    losses, offset = [np.inf], np.zeros(problem.n_outputs)
+    with suppress(KeyboardInterrupt):
         for trees, losses, offset in solver.grown():  # noqa: B007
-            if options.verbose:
-                _said(options, len(trees), losses[-1], rows)
-    except KeyboardInterrupt:
-        cut_short = True
-    if not trees:
-        return cut_short
+            _said(options, len(trees), losses[-1], rows)
+    rows.watch = None
+    if len(losses) < 2:
+        return
     run = ensembles.boosting.Run(offset, options.validation_fraction is not None)
     run.trees, run.losses = trees[: len(losses) - 1], losses[1:]
     step = ensembles.Boosting(learning_rate=options.learning_rate)._step(problem, [run])
@@ -177,122 +228,229 @@ def _boosted(options: Estimator, rows: Rows, record: Fit, read: Any) -> bool:
         "n_estimators_": len(model.trees),
         "base_": "cart",
         "begins_linear_": False,
-        "n_rows_": rows.n_rows,
     }
     fits.set_attributes(options, {**found, **described(options, record, {"forest_": model})})
-    return cut_short
 
 
-class Begun(NamedTuple):
-    """The fit to a sample, the weight of all rows, the last tree, the best one and its objective, and the number of
-    passes that have been made.
-    """
-
-    record: Fit
-    total: float
-    last: Tree
-    best: Tree
-    lowest: float
-    done: int
-
-
-def _tree(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> bool:
-    """A tree of TAO; whether Ctrl-C was pressed."""
-    problem = begun.record.problem
-    if (reason := bridge.solvers.tao.PassesOverParts.refusal(problem)) is not None:
-        raise ValueError(reason)
+def _tree(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
+    """A tree of TAO."""
+    problem = begun.record.problem.restated(min_leaf=options.min_samples_leaf)
     edges = edges_of(problem.X) if problem.splits == "axis" else ()
     solver = bridge.solvers.tao.PassesOverParts(rows, read, problem, edges, accept=options.accept)
-    cut_short, told = False, repr(options)
     try:
         for number, (last, objective) in enumerate(solver.passes(begun.last, passes - begun.done), begun.done):
             begun = begun._replace(last=last, done=number)
             if objective < begun.lowest:
                 begun = begun._replace(best=last, lowest=objective)
             _said(options, number, objective, rows)
-            _keep(checkpoint, (told, dict(vars(options)), begun))
+            _keep(checkpoint, (_told(options), dict(options.__dict__), begun))
     except KeyboardInterrupt:
-        cut_short = True
-    lowest = begun.lowest if np.isfinite(begun.lowest) else solver.objective(begun.best)
-    _finish(options, begun.record, begun.best, solver.leaf_sums(begun.best), lowest)
-    return cut_short
+        rows.watch = None
+    best = begun.best
+    lowest = begun.lowest if np.isfinite(begun.lowest) else solver.objective(best)
+    _finish(options, begun, best, solver.leaf_sums(best), lowest)
 
 
-def _forest(options: Estimator, rows: Rows, record: Fit, read: Any, passes: int) -> bool:
-    """The trees of the sample's forest over all rows; whether Ctrl-C was pressed."""
-    problem, forest = record.problem, options.result_.tree
+def _forest(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
+    """The trees of the sample's forest over all rows."""
+    record, forest = begun.record, options.result_.tree
+    problem = record.problem.restated(min_leaf=options.min_samples_leaf)
     if problem.is_classification:
         read = partial(_indicators, read, problem.n_outputs)
         Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)]
         problem = problem.with_rows(problem.X, Y, problem.sample_weight, loss="squared")
     kind = options.kind_
-    if kind == "stacked":
-        raise ValueError("kind must be one kind of trees for a table in parts; got 'stacked', as of small samples")
-    edges = edges_of(problem.X) if kind == "axis" else ()
-    growth, seed = options.recipe.solver(options, record.problem, None), options._seed
-    shrinkage = growth.ridge if np.isnan(options.shrinkage_) else options.shrinkage_
+    growth, shrinkage = options.recipe.solver(options, record.problem, None), options.shrinkage_
     over = bridge.solvers.ensembles.parts.ForestOverParts(
-        rows, read, problem, growth, kind, shrinkage, options.leaf_lasso_, edges, seed
+        rows,
+        read,
+        problem,
+        growth,
+        kind,
+        growth.ridge if np.isnan(shrinkage) else shrinkage,
+        options.leaf_lasso_,
+        edges_of(problem.X) if kind == "axis" else (),
+        options._seed,
+        begun.census.used,
+        begun.sample,
     )
-    try:
-        trees, error = over.fitted(forest.trees, passes)
-    except KeyboardInterrupt:
-        return True
+    trees, error = over.fitted(forest.trees, passes)
     new = Forest((tuple(trees),), problem.n_outputs, link=forest.link)
     model = record.scaling.unscale(new).with_spread(options.forest_.trees[0].spread)
     unit = float(np.mean(record.scaling.y_scale**2))
     result = replace(options.result_, tree=new, objective=np.nan)
-    found = {"result_": result, "oob_loss_": error * unit, "n_rows_": rows.n_rows}
-    fits.set_attributes(options, {**found, **described(options, record, {"forest_": model})})
-    return False
+    found = {"result_": result, "oob_loss_": error * unit, **described(options, record, {"forest_": model})}
+    fits.clear(options, *OF_ROWS)  # the sample's, of other trees
+    fits.set_attributes(options, found)
+
+
+class Census(NamedTuple):
+    """Of all rows: their number, those of positive weight, the summed weight (times those of the classes), the weights
+    of the classes in their order, and a number that tells tables apart.
+    """
+
+    n_rows: int
+    used: int
+    total: float
+    class_weights: Floats | None
+    digest: int
+
+
+class Begun(NamedTuple):
+    """The fit to a sample, what is known of all rows, the numbers of the sample's rows, the last tree, the best one and
+    its objective, and the number of passes that have been made.
+    """
+
+    record: Fit
+    census: Census
+    sample: NDArray[np.int64]
+    last: Tree
+    best: Tree
+    lowest: float
+    done: int
+
+
+def _told(options: Estimator) -> str:
+    """The options that a checkpoint must have in common with a later fit."""
+    aside = ("n_jobs", "verbose", "time_limit", "on_interrupt", "random_state")
+    return repr({name: value for name, value in options.get_params(deep=False).items() if name not in aside})
 
 
 def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) -> Begun:
     """What there is after the fit to a sample, or at a checkpoint, if there is one."""
+    numbers = is_regressor(options)
+    found = list(rows.each(_census, numbers))
+    census, also, labels = _taken_together(options, found, numbers)
     if checkpoint is not None and Path(checkpoint).exists():
         with Path(checkpoint).open("rb") as file:
             told, attributes, begun = pickle.load(file)
-        if told != repr(options):
-            raise ValueError(f"checkpoint must be of the same estimator; got one of {told}")
-        if attributes["n_rows_"] != rows.n_rows:
-            raise ValueError(f"checkpoint must be of these rows; got one of {attributes['n_rows_']} rows")
-        fits.set_attributes(options, {name: value for name, value in attributes.items() if name.endswith("_")})
-        found: Begun = begun
-        return found
+        if told != _told(options):
+            raise ValueError(f"checkpoint must be of the same options; got one of {told}")
+        if (begun.census.n_rows, begun.census.digest) != (census.n_rows, census.digest):
+            raise ValueError(f"checkpoint must be of these rows; got one of {begun.census.n_rows} others")
+        own = options.get_params(deep=False)
+        fits.set_attributes(options, {name: value for name, value in attributes.items() if name not in own})
+        known: Begun = begun
+        return known
     seed = check_random_state(options.random_state).randint(2**31 - 1)
-    sample = rows.sample(sample_rows, np.random.default_rng(seed))
-    labels: list[Any] = []
-    total = 0.0
-    for mass, found in rows.each(_census, not is_regressor(options)):
-        total, labels = total + mass, [*labels, found]
-    weight = np.ones(len(sample.y)) if sample.weight is None else sample.weight
-    X, y = sample.X, sample.y
-    if not is_regressor(options) and len(missing := np.setdiff1d(np.unique(np.concatenate(labels)), y)):
-        again = np.zeros(len(missing), np.intp)  # rows of weight zero declare classes that the sample lacks
-        X = X.iloc[np.append(np.arange(len(X)), again)] if hasattr(X, "iloc") else np.concatenate([X, X[again]])
-        y, weight = np.concatenate([y, missing]), np.append(weight, np.zeros(len(missing)))
-    record = fits.fit(options, X, y, weight, stacklevel=4, streams=True)
+    boosted, forest = options.recipe.parts == "boosted", options.recipe.parts == "forest"
+    chosen = rows.draw(max(sample_rows, FEWEST) if forest else sample_rows, np.random.default_rng(seed), also)
+    sample = rows.taken(chosen)
+    share = len(chosen) / rows.n_rows
+    changes: dict[str, Any] = {"min_samples_leaf": max(1, round(options.min_samples_leaf * share))}
+    if boosted:
+        changes["base"] = "cart"
+    if census.class_weights is not None:
+        changes["class_weight"] = dict(zip(labels, census.class_weights.tolist(), strict=True))
+    with fits.changed(options, **changes), on_parts():
+        record = fits.fit(options, sample.X, flat(sample.y), sample.weight, stacklevel=5, streams=True)
+    if record.problem.is_sparse:
+        raise ValueError("X must be dense for a table in parts, and is sparse")
     options.n_rows_ = rows.n_rows
     tree = options.result_.tree
-    return Begun(record, total, tree, tree, np.inf, 0)
+    return Begun(record, census, chosen, tree, tree, np.inf, 0)
 
 
-def _finish(options: Estimator, record: Fit, tree: Tree, sums: Any, objective: float) -> None:
+class _Seen(NamedTuple):
+    """Of a part: rows, those of positive weight, the weight of each label or of all rows, the labels, the places of
+    rows that hold a label or a column's blank for the first time, the columns with blanks, and a checksum.
+    """
+
+    rows: int
+    used: int
+    mass: Floats
+    counts: NDArray[np.intp]
+    labels: NDArray[Any]
+    first: NDArray[np.intp]
+    blank: NDArray[np.intp]
+    blank_first: NDArray[np.intp]
+    digest: int
+
+
+def _census(part: Read, number: int, numbers: bool) -> _Seen:
+    n, y = len(part.y), flat(np.asarray(part.y))
+    weight = np.ones(n) if part.weight is None else part.weight
+    if n and not (np.isfinite(weight).all() and weight.min() >= 0.0):
+        raise ValueError(f"weights must be finite and >= 0; got {weight[~(weight >= 0.0) | ~np.isfinite(weight)][0]}")
+    if numbers:
+        y = np.asarray(y, np.float64)
+        if not np.isfinite(y).all():
+            raise ValueError(f"y must be finite; got {y[~np.isfinite(y)][0]}")
+        labels, first, mass, counts = np.zeros(0), np.zeros(0, np.intp), np.array([weight.sum()]), np.array([n])
+    else:
+        if y.ndim != 1:
+            raise ValueError(f"y must hold one label a row for a table in parts; got shape {y.shape}")
+        labels, first, code, counts = np.unique(y, return_index=True, return_inverse=True, return_counts=True)
+        mass = np.bincount(code, weight, len(labels))
+    X = part.X
+    blank = X.isna().to_numpy() if hasattr(X, "isna") else np.isnan(X) if np.asarray(X).dtype.kind == "f" else None
+    columns = np.flatnonzero(blank.any(axis=0)) if blank is not None and n else np.zeros(0, np.intp)
+    places = blank[:, columns].argmax(axis=0) if blank is not None and len(columns) else np.zeros(0, np.intp)
+    table = X.select_dtypes("number").to_numpy(np.float64) if hasattr(X, "select_dtypes") else np.asarray(X)
+    used, digest = int(np.count_nonzero(weight)), (_bits(table) + 3 * _bits(y)) % 2**64
+    return _Seen(n, used, mass, counts, labels, first, columns, places, digest)
+
+
+def _bits(values: NDArray[Any]) -> int:
+    """A checksum of an array, which is the sum of those of its rows."""
+    if values.dtype.kind in "fiub":
+        return int(np.ascontiguousarray(values, np.float64).view(np.uint64).sum(dtype=np.uint64))
+    return sum(zlib.crc32(repr(value).encode()) for value in values.ravel().tolist()) % 2**64
+
+
+def _taken_together(
+    options: Estimator, seen: list[_Seen], numbers: bool
+) -> tuple[Census, NDArray[np.int64], list[Any]]:
+    """The census of all parts; the numbers of rows that the sample must have, the first of each label, and of the
+    blanks of each column; the labels.
+    """
+    firsts = np.concatenate([[0], np.cumsum([one.rows for one in seen])])
+    also: dict[Any, int] = {}
+    masses: dict[Any, NDArray[np.float64]] = {}
+    for first, one in zip(firsts, seen, strict=False):
+        for label, place, *mass in zip(one.labels.tolist(), one.first, one.mass, one.counts, strict=False):
+            also.setdefault(("label", label), int(first + place))
+            masses[label] = masses.get(label, np.zeros(2)) + np.array(mass)
+        for column, place in zip(one.blank.tolist(), one.blank_first, strict=True):
+            also.setdefault(("blank", column), int(first + place))
+    total, weights = float(sum(one.mass.sum() for one in seen)), None
+    if not numbers and getattr(options, "class_weight", None) is not None:
+        names = np.array(sorted(masses))
+        mass, counts = np.array([masses[label] for label in names.tolist()]).T
+        if isinstance(options.class_weight, str):
+            class_weighted(options, names, mass)  # checks it
+            weights = counts.sum() / (len(names) * counts)
+        else:
+            weights = class_weighted(options, names, np.ones(len(names)))
+        total = float(mass @ weights)
+    if total <= 0.0:
+        raise ValueError(f"weights must be positive for some rows; got a sum of {total:g}")
+    digest = sum(one.digest for one in seen) % 2**64
+    census = Census(int(firsts[-1]), sum(one.used for one in seen), total, weights, digest)
+    return census, np.array(sorted(set(also.values())), np.int64), sorted(masses)
+
+
+def _finish(options: Estimator, begun: Begun, tree: Tree, sums: Any, objective: float) -> None:
     """Set the attributes: the tree shrunk as on the sample, on raw features, with shares of all rows."""
-    problem, strength = record.problem, getattr(options, "leaf_shrinkage_", 0.0)
-    result = replace(options.result_, tree=tree, objective=objective)
-    model = tree
-    if strength_of(options) and strength and problem.leaves == "constant":
+    record, strength, n = begun.record, getattr(options, "leaf_shrinkage_", 0.0), begun.census.used
+    problem, model = record.problem, tree
+    if strength_of(options) and strength:
         grams, products = sums.mass[:, None, None], sums.sums[:, None, :]
-        model = NodeMoments.of_leaves(problem, tree, options.n_rows_ * grams, options.n_rows_ * products).shrunk(
-            strength
-        )
+        if problem.leaves == "linear":
+            used = problem.n_features + 1
+            grams = np.tril(sums.grams[:, :used, :used])
+            grams = grams + np.tril(grams, -1).transpose(0, 2, 1)
+            products = sums.products.transpose(0, 2, 1)
+        model = NodeMoments.of_leaves(problem, tree, n * grams, n * products).shrunk(strength)
+        if problem.leaves == "linear":
+            model = with_fields(model, lower=sums.low, upper=sums.high)
     temperature = getattr(options, "leaf_temperature_", 1.0)
     model = model if temperature == 1.0 else tempered(model, temperature)
     share = np.append(np.zeros(tree.n_branches), sums.mass)
     for t in range(tree.n_branches - 1, -1, -1):
         share[t] = share[tree.children[t]].sum()
     raw = record.scaling.unscale(model).canonical.with_share(share).with_spread(options.tree_.spread)
+    result = replace(options.result_, tree=tree, objective=objective)
     fits.set_attributes(options, {"result_": result, **described(options, record, {"tree_": raw})})
 
 
@@ -333,13 +491,14 @@ def _as_they_are(part: Read) -> records.Rows:
 
 
 def _whole(part: Read, number: int, shared: Any) -> Read:
-    return Read(np.asarray(part.X, np.float64), part.y, part.weight)
-
-
-def _census(part: Read, number: int, labels: bool) -> tuple[float, NDArray[Any]]:
-    """Weight of a part, and its labels."""
-    mass = float(len(part.y)) if part.weight is None else float(part.weight.sum())
-    return mass, np.unique(part.y) if labels else np.zeros(0)
+    if part.weight is not None:
+        raise ValueError("weights must be None for methods that learn from one part after the other")
+    try:
+        return Read(np.asarray(part.X, np.float64), part.y, None)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"X must hold numbers for methods that learn from one part after the other: {error}"
+        ) from error
 
 
 def _in_turn(rows: Rows) -> Iterator[tuple[Any, Any]]:
