@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-import glob
-import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from itertools import count as numbers
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opttree.runtime.threads import count, limited
 from opttree.tables.chunks import Chunks
+from opttree.tables.sources import (
+    Arrays,
+    Columns,
+    Delayed,
+    Parquet,
+    Read,
+    Stored,
+    along_rows,
+    checked,
+    file_of,
+    files_of,
+    n_rows_of,
+    placed,
+    triples,
+)
 
 __all__ = ["Rows", "Traffic"]
 
 Floats = NDArray[np.float64]
 ROWS = 262_144
 ATTEMPTS = 5  # at a part that a cluster has lost with a worker
-
-
-class Read(NamedTuple):
-    """A part that has been read: features ``(m, p)``, an array or a DataFrame; targets; weights, or None for ones."""
-
-    X: Any
-    y: NDArray[Any]
-    weight: Floats | None
 
 
 @dataclass
@@ -51,118 +55,6 @@ class Traffic:
     rounds: int = 0
     sent: int = 0
     received: int = 0
-
-
-@dataclass(frozen=True)
-class _Arrays:
-    """A slice of arrays; those on disk are opened again wherever it is read."""
-
-    X: Any
-    y: Any
-    weight: Any
-    first: int
-    last: int
-
-    @property
-    def rows(self) -> int:
-        return self.last - self.first
-
-    def read(self, columns: _Columns) -> Read:
-        some = slice(self.first, self.last)
-        X, y = (_opened(array)[some] for array in (self.X, self.y))
-        weight = None if self.weight is None else np.asarray(_opened(self.weight)[some], np.float64)
-        return Read(X if hasattr(X, "shape") else np.asarray(X), np.asarray(y), weight)
-
-
-class _Mapped(NamedTuple):
-    """An array on disk, by its place."""
-
-    file: str
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-    order: str
-
-
-@dataclass(frozen=True)
-class _Parquet:
-    """Some of the rows of a row group of a Parquet file."""
-
-    file: str
-    group: int
-    first: int
-    rows: int
-
-    def read(self, columns: _Columns) -> Read:
-        from pyarrow.parquet import ParquetFile
-
-        with ParquetFile(self.file, pre_buffer=False) as file:
-            table = file.read_row_group(self.group, use_threads=False)
-        return columns.divide(table.slice(self.first, self.rows).to_pandas())
-
-
-@dataclass(frozen=True)
-class _Delayed:
-    """A partition of a Dask collection."""
-
-    part: Any
-
-    def read(self, columns: _Columns) -> Read:
-        return self.divided(self.part.compute(scheduler="sync"), columns)
-
-    @staticmethod
-    def divided(part: Any, columns: _Columns) -> Read:
-        """Features, targets and weights of what has been computed."""
-        if isinstance(part, tuple):
-            X, y, *rest = part
-            return Read(X, np.asarray(y), np.asarray(rest[0], np.float64) if rest else None)
-        return columns.divide(part)
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """Arrays that a part has been made into, in a folder."""
-
-    folder: str
-    number: int
-    rows: int
-
-    def read(self, columns: _Columns) -> Read:
-        return Read(*(np.load(_file(self.folder, self.number, name)) for name in Read._fields))
-
-
-class _Columns(NamedTuple):
-    """Which columns of a table are targets and weights."""
-
-    target: tuple[str, ...]
-    one: bool
-    weight: str | None
-
-    def divide(self, frame: Any) -> Read:
-        """Features, targets and weights of a DataFrame."""
-        wanted = [*self.target, *([] if self.weight is None else [self.weight])]
-        for name in wanted:
-            if name not in frame.columns:
-                raise ValueError(f"target and weight must name columns of the table; got {name!r}")
-        y = frame[self.target[0] if self.one else list(self.target)].to_numpy()
-        weight = None if self.weight is None else frame[self.weight].to_numpy(np.float64)
-        return Read(frame.drop(columns=wanted), y, weight)
-
-
-def _opened(array: Any) -> Any:
-    if not isinstance(array, _Mapped):
-        return array
-    return np.memmap(array.file, array.dtype, "r", array.offset, array.shape, array.order)  # type: ignore[call-overload]
-
-
-def _placed(array: Any) -> Any:
-    """An array, or the place of one on disk, which is small to send."""
-    if isinstance(array, np.memmap) and array.filename is not None and array.base is not None:
-        whole = not isinstance(array.base, np.memmap)
-        if whole and (array.flags.c_contiguous or array.flags.f_contiguous):
-            order = "C" if array.flags.c_contiguous else "F"
-            return _Mapped(str(array.filename), array.dtype.str, array.shape, int(array.offset), order)
-    return array
 
 
 class Rows:
@@ -237,7 +129,7 @@ class Rows:
         if isinstance(source, Chunks):
             source, target, rows = source.source, source.target if target is None else target, source.rows
         names = () if target is None else (target,) if isinstance(target, str) else tuple(target)
-        self._columns = _Columns(names, isinstance(target, str) or len(names) == 1, weight)
+        self._columns = Columns(names, isinstance(target, str) or len(names) == 1, weight)
         self.n_jobs, self.client, self.store, self.traffic = n_jobs, client, store, Traffic()
         self.watch: Callable[[int], None] | None = None  # told after each part of a round how many there have been
         self._parts: list[Any] = list(self._parts_of(source, int(rows)))
@@ -248,35 +140,35 @@ class Rows:
 
     def _parts_of(self, source: Any, rows: int) -> Iterator[Any]:
         if isinstance(source, (str, Path)):
-            yield from self._of_files(_files(source), rows)
+            yield from self._of_files(files_of(source), rows)
         elif isinstance(source, list) and source and all(isinstance(one, (str, Path)) for one in source):
-            yield from self._of_files([file for one in source for file in _files(one)], rows)
+            yield from self._of_files([file for one in source for file in files_of(one)], rows)
         elif isinstance(source, tuple) and len(source) in (2, 3) and all(hasattr(a, "to_delayed") for a in source):
-            columns = [_flat(array) for array in source]
+            columns = [along_rows(array) for array in source]
             if len({len(column) for column in columns}) > 1:
                 raise ValueError(f"X and y must have as many parts; got {[len(column) for column in columns]}")
             from dask import delayed
 
             for parts in zip(*columns, strict=True):
-                yield _Delayed(delayed(tuple)(list(parts)))
+                yield Delayed(delayed(tuple)(list(parts)))
         elif hasattr(source, "to_delayed"):
             self._need_target()
-            yield from (_Delayed(part) for part in source.to_delayed())
+            yield from (Delayed(part) for part in source.to_delayed())
         elif isinstance(source, (tuple, list)):
-            for X, y, weight in _triples(source):
-                lengths = [_length(array) for array in (X, y, weight) if array is not None]
+            for X, y, weight in triples(source):
+                lengths = [n_rows_of(array) for array in (X, y, weight) if array is not None]
                 if len(set(lengths)) > 1:
                     raise ValueError(f"X, y and weights must have as many rows; got {lengths}")
-                placed = _placed(X), _placed(y), _placed(weight)
+                where = placed(X), placed(y), placed(weight)
                 for first in range(0, lengths[0], rows):
-                    yield _Arrays(*placed, first, min(first + rows, lengths[0]))
+                    yield Arrays(*where, first, min(first + rows, lengths[0]))
         else:
             raise ValueError(
                 "source must be Parquet files, arrays (X, y), a list of such pairs or a Dask collection, whose parts "
                 f"can be read in any order; got {type(source).__name__}"
             )
 
-    def _of_files(self, files: list[str], rows: int) -> Iterator[_Parquet]:
+    def _of_files(self, files: list[str], rows: int) -> Iterator[Parquet]:
         from pyarrow.parquet import ParquetFile
 
         self._need_target()
@@ -285,7 +177,7 @@ class Rows:
                 for group in range(table.num_row_groups):
                     size = table.metadata.row_group(group).num_rows
                     for first in range(0, size, rows):
-                        yield _Parquet(file, group, first, min(rows, size - first))
+                        yield Parquet(file, group, first, min(rows, size - first))
 
     def _need_target(self) -> None:
         if not self._columns.target:
@@ -320,7 +212,7 @@ class Rows:
         Read
             ``X, y, weight`` of its rows.
         """
-        return _checked(self._parts[number].read(self._columns))
+        return checked(self._parts[number].read(self._columns))
 
     def each(self, function: Callable[..., Any], shared: Any) -> Generator[Any]:
         """``function(part, number, shared)`` of each part, in their order, several at a time.
@@ -419,7 +311,7 @@ class Rows:
         sizes = list(self.each(_written, (str(self.store), read)))
         found: Rows = Rows.__new__(Rows)
         vars(found).update(vars(self))
-        found._parts = [_Stored(str(self.store), number, size) for number, size in enumerate(sizes)]
+        found._parts = [Stored(str(self.store), number, size) for number, size in enumerate(sizes)]
         found._sizes, found._held = sizes, {}
         return found
 
@@ -562,7 +454,7 @@ class Rows:
     ) -> Generator[Any]:
         """On a cluster; what a lost worker had is read and done again."""
         for number, part in enumerate(self._parts):
-            if isinstance(part, _Delayed) and number not in self._held:
+            if isinstance(part, Delayed) and number not in self._held:
                 self._held[number] = client.compute(part.part, retries=ATTEMPTS)
         sent = client.submit(_same, shared, pure=False)
         futures: list[Any] = []
@@ -584,33 +476,18 @@ class Rows:
             raise
 
 
-def _checked(part: Read) -> Read:
-    """The part, if its columns are as long as each other."""
-    X = part.X
-    if not hasattr(X, "iloc") and hasattr(X, "to_pandas"):
-        X = X.to_pandas()
-    if getattr(X, "ndim", 0) != 2 or (not hasattr(X, "iloc") and not isinstance(X, np.ndarray)):
-        raise ValueError(f"X must be a dense table of two dimensions in each part; got {type(X).__name__}")
-    lengths = [len(X), len(part.y), *([] if part.weight is None else [len(part.weight)])]
-    if len(set(lengths)) > 1:
-        raise ValueError(f"X, y and weights must have as many rows in each part; got {lengths}")
-    return part._replace(X=X)
-
-
-def _call(function: Callable[..., Any], part: Any, held: Any, columns: _Columns, number: int, shared: Any) -> Any:
+def _call(function: Callable[..., Any], part: Any, held: Any, columns: Columns, number: int, shared: Any) -> Any:
     with limited(1):
-        return function(
-            _checked(part.read(columns) if held is None else _Delayed.divided(held, columns)), number, shared
-        )
+        return function(checked(part.read(columns) if held is None else Delayed.divided(held, columns)), number, shared)
 
 
 def _call_kept(
-    function: Callable[..., Any], part: Any, held: Any, columns: _Columns, number: int, shared: Any, state: Any
+    function: Callable[..., Any], part: Any, held: Any, columns: Columns, number: int, shared: Any, state: Any
 ) -> Any:
     with limited(1):
         read = None
         if state is None:
-            read = _checked(part.read(columns) if held is None else _Delayed.divided(held, columns))
+            read = checked(part.read(columns) if held is None else Delayed.divided(held, columns))
         return function(read, number, shared, state)
 
 
@@ -618,14 +495,10 @@ def _written(part: Read, number: int, shared: tuple[str, Callable[[Read], Any]])
     folder, read = shared
     arrays = read(part)
     for name, array in zip(Read._fields, arrays, strict=True):
-        beside = _file(folder, number, f"{name}.new")
+        beside = file_of(folder, number, f"{name}.new")
         np.save(beside, array)
-        Path(beside).replace(_file(folder, number, name))
+        Path(beside).replace(file_of(folder, number, name))
     return len(arrays[-1])
-
-
-def _file(folder: str, number: int, name: str) -> str:
-    return str(Path(folder) / f"{number}.{name}.npy")
 
 
 def _same(shared: Any) -> Any:
@@ -648,42 +521,6 @@ def _cluster() -> Any:
     from joblib.parallel import get_active_backend
 
     return getattr(get_active_backend()[0], "client", None)
-
-
-def _files(path: str | Path) -> list[str]:
-    """Parquet files by a path, a folder or a pattern, in the order of their names."""
-    place = Path(path)
-    if place.is_dir():
-        found = sorted(str(file) for file in place.rglob("*.parquet"))
-    else:
-        found = [str(place)] if place.exists() else sorted(glob.glob(str(path)))
-    if not found:
-        raise ValueError(f"source must be Parquet files or a folder of them; {str(path)!r} does not exist")
-    return found
-
-
-def _flat(array: Any) -> list[Any]:
-    """The parts of a Dask array along its rows."""
-    parts = np.asarray(array.to_delayed(), dtype=object)
-    if parts.ndim > 1 and math.prod(parts.shape[1:]) > 1:
-        raise ValueError(f"Dask arrays must be cut along rows alone; got parts {parts.shape}")
-    return list(parts.ravel())
-
-
-def _triples(source: Any) -> Iterator[tuple[Any, Any, Any]]:
-    pairs = source if isinstance(source, list) else [source]
-    for number, pair in zip(numbers(), pairs, strict=False):
-        if not isinstance(pair, tuple) or len(pair) not in (2, 3):
-            raise ValueError(f"parts must be pairs (X, y) or triples (X, y, weight); got another at {number}")
-        yield pair[0], pair[1], pair[2] if len(pair) == 3 else None
-
-
-def _length(array: Any) -> int:
-    """Rows of an array; ValueError for what is none."""
-    shape = getattr(array, "shape", None) or (len(array) if isinstance(array, (list, tuple)) else None,)
-    if shape[0] is None:
-        raise ValueError(f"X, y and weights must be arrays or DataFrames; got {type(array).__name__}")
-    return int(shape[0])
 
 
 def _bytes(value: Any) -> int:

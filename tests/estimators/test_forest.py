@@ -89,7 +89,8 @@ def test_options_of_forests(friedman, options):
         assert min(np.bincount(tree.apply(a))[tree.n_branches :].min() for tree in trees) >= 10
     if options.get("max_samples") == 1.0:
         with pytest.raises(
-            ValueError, match="predict_interval needs a forest, not stopped before its first trees, some of which leave"
+            ValueError,
+            match="predict_interval needs a forest fitted in memory, not stopped before its first trees, some of",
         ):
             model.predict_interval(b)
 
@@ -262,5 +263,5 @@ def test_quantiles_pool_the_errors_of_rows_in_the_same_leaves(rng):
     with pytest.raises(ValueError, match="quantiles must be probabilities between 0 and 1"):
         model.predict_quantile(X, [1.0])
     plain = model.set_params(keep_errors=False).fit(X[:100], y[:100])
-    with pytest.raises(ValueError, match="predict_quantile needs keep_errors=True in the fit"):
+    with pytest.raises(ValueError, match="predict_quantile needs a fit in memory with keep_errors=True"):
         plain.predict_quantile(X)

@@ -1,0 +1,210 @@
+"""Trees, forests and boosting over all rows of a table in parts, from the fit to a sample."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.estimators import bridge
+from opttree.estimators.recipe import Estimator, Fit
+from opttree.estimators.steps import fit as fits
+from opttree.estimators.steps.model import as_forest, described
+from opttree.estimators.steps.shrink import strength_of
+from opttree.kernels import records
+from opttree.model.forest import Forest
+from opttree.model.tree import Tree, replace as with_fields
+from opttree.statement.shrinkage import NodeMoments, tempered
+from opttree.tables.parts import Read, Rows
+
+Floats = NDArray[np.float64]
+BINS = 256  # of each feature, for axis-aligned splits
+DEPTH = 6  # of boosted trees
+OF_ROWS = ("oob_prediction_", "_pool", "_outside_errors", "_mean_variance")  # of a forest's training rows
+
+
+class Census(NamedTuple):
+    """Of all rows: their number, those of positive weight, the summed weight (times those of the classes), the weights
+    of the classes in their order, and a number that tells tables apart.
+    """
+
+    n_rows: int
+    used: int
+    total: float
+    class_weights: Floats | None
+    digest: int
+
+
+class Begun(NamedTuple):
+    """The fit to a sample, what is known of all rows, the numbers of the sample's rows, the last tree, the best one and
+    its objective, and the number of passes that have been made.
+    """
+
+    record: Fit
+    census: Census
+    sample: NDArray[np.int64]
+    last: Tree
+    best: Tree
+    lowest: float
+    done: int
+
+
+def told_options(options: Estimator) -> str:
+    """The options that a checkpoint must have in common with a later fit."""
+    aside = ("n_jobs", "verbose", "time_limit", "on_interrupt", "random_state")
+    return repr({name: value for name, value in options.get_params(deep=False).items() if name not in aside})
+
+
+def over_boosted(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
+    """A sum of trees of single features over all rows."""
+    record, ensembles = begun.record, bridge.solvers.ensembles
+    problem = record.problem
+    solver = ensembles.BoostingOverParts(
+        rows,
+        read,
+        problem.restated(depth=options.max_depth or DEPTH, min_leaf=options.min_samples_leaf),
+        edges_of(problem.X),
+        options.n_estimators,
+        options.learning_rate,
+        options.subsample,
+        options.validation_fraction,
+        options.n_iter_no_change,
+        seed=0 if record.seed is None else record.seed,
+        count=begun.census.used,
+    )
+    trees: list[Tree] = []
+    losses, offset = [np.inf], np.zeros(problem.n_outputs)
+    with suppress(KeyboardInterrupt):
+        for trees, losses, offset in solver.grown():  # noqa: B007
+            _said(options, len(trees), losses[-1], rows)
+    rows.watch = None
+    if len(losses) < 2:
+        return
+    run = ensembles.boosting.Run(offset, options.validation_fraction is not None)
+    run.trees, run.losses = trees[: len(losses) - 1], losses[1:]
+    step = ensembles.Boosting(learning_rate=options.learning_rate)._step(problem, [run])
+    model = record.scaling.unscale(step.tree)
+    model = as_forest(model, problem.n_outputs).with_spread(options.forest_.trees[0].spread)
+    found = {
+        "result_": replace(options.result_, tree=step.tree, objective=np.nan),
+        "validation_loss_": float(run.losses[run.count - 1]),
+        "n_estimators_": len(model.trees),
+        "base_": "cart",
+        "begins_linear_": False,
+    }
+    fits.set_attributes(options, {**found, **described(options, record, {"forest_": model})})
+
+
+def over_tree(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
+    """A tree of TAO."""
+    problem = begun.record.problem.restated(min_leaf=options.min_samples_leaf)
+    edges = edges_of(problem.X) if problem.splits == "axis" else ()
+    solver = bridge.solvers.tao.PassesOverParts(rows, read, problem, edges, accept=options.accept)
+    try:
+        for number, (last, objective) in enumerate(solver.passes(begun.last, passes - begun.done), begun.done):
+            begun = begun._replace(last=last, done=number)
+            if objective < begun.lowest:
+                begun = begun._replace(best=last, lowest=objective)
+            _said(options, number, objective, rows)
+            _keep(checkpoint, (told_options(options), dict(options.__dict__), begun))
+    except KeyboardInterrupt:
+        rows.watch = None
+    best = begun.best
+    lowest = begun.lowest if np.isfinite(begun.lowest) else solver.objective(best)
+    _finish(options, begun, best, solver.leaf_sums(best), lowest)
+
+
+def over_forest(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
+    """The trees of the sample's forest over all rows."""
+    record, forest = begun.record, options.result_.tree
+    problem = record.problem.restated(min_leaf=options.min_samples_leaf)
+    if problem.is_classification:
+        read = partial(_indicators, read, problem.n_outputs)
+        Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)]
+        problem = problem.with_rows(problem.X, Y, problem.sample_weight, loss="squared")
+    kind = options.kind_
+    growth, shrinkage = options.recipe.solver(options, record.problem, None), options.shrinkage_
+    over = bridge.solvers.ensembles.parts.ForestOverParts(
+        rows,
+        read,
+        problem,
+        growth,
+        kind,
+        growth.ridge if np.isnan(shrinkage) else shrinkage,
+        options.leaf_lasso_,
+        edges_of(problem.X) if kind == "axis" else (),
+        options._seed,
+        begun.census.used,
+        begun.sample,
+    )
+    trees, error = over.fitted(forest.trees, passes)
+    new = Forest((tuple(trees),), problem.n_outputs, link=forest.link)
+    model = record.scaling.unscale(new).with_spread(options.forest_.trees[0].spread)
+    unit = float(np.mean(record.scaling.y_scale**2))
+    result = replace(options.result_, tree=new, objective=np.nan)
+    found = {"result_": result, "oob_loss_": error * unit, **described(options, record, {"forest_": model})}
+    fits.clear(options, *OF_ROWS)  # the sample's, of other trees
+    fits.set_attributes(options, found)
+
+
+def _finish(options: Estimator, begun: Begun, tree: Tree, sums: Any, objective: float) -> None:
+    """Set the attributes: the tree shrunk as on the sample, on raw features, with shares of all rows."""
+    record, strength, n = begun.record, getattr(options, "leaf_shrinkage_", 0.0), begun.census.used
+    problem, model = record.problem, tree
+    if strength_of(options) and strength:
+        grams, products = sums.mass[:, None, None], sums.sums[:, None, :]
+        if problem.leaves == "linear":
+            used = problem.n_features + 1
+            grams = np.tril(sums.grams[:, :used, :used])
+            grams = grams + np.tril(grams, -1).transpose(0, 2, 1)
+            products = sums.products.transpose(0, 2, 1)
+        model = NodeMoments.of_leaves(problem, tree, n * grams, n * products).shrunk(strength)
+        if problem.leaves == "linear":
+            model = with_fields(model, lower=sums.low, upper=sums.high)
+    temperature = getattr(options, "leaf_temperature_", 1.0)
+    model = model if temperature == 1.0 else tempered(model, temperature)
+    share = np.append(np.zeros(tree.n_branches), sums.mass)
+    for t in range(tree.n_branches - 1, -1, -1):
+        share[t] = share[tree.children[t]].sum()
+    raw = record.scaling.unscale(model).canonical.with_share(share).with_spread(options.tree_.spread)
+    result = replace(options.result_, tree=tree, objective=objective)
+    fits.set_attributes(options, {"result_": result, **described(options, record, {"tree_": raw})})
+
+
+def edges_of(X: Floats) -> tuple[Floats, ...]:
+    """Of each column, thresholds between at most `BINS` groups of its values."""
+    found = []
+    for x in X.T:
+        values = np.unique(x)
+        if len(values) > BINS:
+            values = np.unique(np.quantile(x, np.linspace(0.0, 1.0, BINS), method="nearest"))
+        found.append(0.5 * (values[:-1] + values[1:]) if len(values) > 1 else values)
+    return tuple(found)
+
+
+def _said(options: Estimator, number: int, objective: float, rows: Rows) -> None:
+    if options.verbose:
+        print(f"{type(options).__name__}, pass {number} over {len(rows)} parts: {objective:.6g}", file=sys.stderr)
+
+
+def _keep(checkpoint: Any, state: tuple[Any, ...]) -> None:
+    """Write the state beside the file, and then put it in its place."""
+    if checkpoint is not None:
+        path = Path(checkpoint)
+        beside = path.with_name(path.name + ".new")
+        with beside.open("wb") as file:
+            pickle.dump(state, file)
+        beside.replace(path)
+
+
+def _indicators(read: Any, n_classes: int, part: Read) -> records.Rows:
+    """Rows with indicators of their classes."""
+    rows = read(part)
+    return records.Rows(rows.X, np.eye(n_classes)[rows.Y[:, 0].astype(np.intp)], rows.weight)
