@@ -94,7 +94,7 @@ def one(method: str, folder: str, rows: int, workers: int) -> Row:
                 LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
                 Client(cluster) as client,
             ):
-                data = dd.read_parquet(folder)
+                data = client.persist(dd.read_parquet(folder))
                 X, y = data.drop(columns="y").to_dask_array(lengths=True), data["y"].to_dask_array(lengths=True)
                 model = lightgbm.DaskLGBMRegressor(client=client, n_estimators=30, verbose=-1).fit(X, y).to_local()
     row["seconds"] = time.perf_counter() - began

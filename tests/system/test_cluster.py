@@ -4,12 +4,13 @@ import os
 import signal
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 from joblib import parallel_config
 
-from opttree import TAOForestRegressor, datasets
+from opttree import BoostedTreesRegressor, Rows, TAOForestRegressor, TAORegressor, datasets
 from solvers import TAO, MultiStart, solve
 from solvers.races.store import Store
 from tests.conftest import regression_problem
@@ -58,3 +59,30 @@ def test_the_dask_back_end_gives_the_same_rows(tmp_path):
     assert counts == {"kept": 0, "ok": 4}
     assert_same(local.rows(), dask.rows())
     assert set(local.traces()["key"]) == set(dask.traces()["key"])
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", [TAORegressor, partial(BoostedTreesRegressor, n_estimators=15)])
+def test_rows_shared_out_give_the_same_model_whatever_happens_to_a_worker(make, needs_data):
+    distributed, da = pytest.importorskip("distributed"), pytest.importorskip("dask.array")
+    X, y = datasets.load("elevators", as_arrays=True)
+    here = make(random_state=0).fit_chunks(Rows((X, y), rows=1500), sample_rows=3000)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+
+        def fitted():
+            shared = Rows((da.from_array(X, chunks=(1500, -1)), da.from_array(y, chunks=1500)), client=client)
+            return make(random_state=0).fit_chunks(shared, sample_rows=3000)
+
+        began = time.time()
+        there = fitted()
+        victim = next(iter(client.run(os.getpid).values()))
+        killer = threading.Timer(0.5 * (time.time() - began), os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        survivor = fitted()
+        killer.join()
+    np.testing.assert_array_equal(here.predict(X), there.predict(X))
+    np.testing.assert_array_equal(here.predict(X), survivor.predict(X))
