@@ -155,6 +155,9 @@ class Rows:
             self._need_target()
             yield from (Delayed(part) for part in source.to_delayed())
         elif isinstance(source, (tuple, list)):
+            if self._columns.target or self._columns.weight is not None:
+                given = [*self._columns.target, self._columns.weight]
+                raise ValueError(f"target and weight name columns of files and DataFrames; got {given} beside arrays")
             for X, y, weight in triples(source):
                 lengths = [n_rows_of(array) for array in (X, y, weight) if array is not None]
                 if len(set(lengths)) > 1:

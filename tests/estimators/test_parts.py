@@ -158,6 +158,9 @@ def test_what_does_not_add_up_is_refused():
         opttree.TAORegressor().fit(rows, y)
     with pytest.raises(ValueError, match="loss must be 'squared'"):
         opttree.TAORegressor(loss="absolute", random_state=0).fit_chunks(rows, sample_rows=400)
+    for mixed in (np.array(["a", None] * 1500, object), np.array(["a"] * 1500 + [1] * 1500, object)):
+        with pytest.raises(ValueError, match="labels of one type"):
+            opttree.TAOClassifier().fit_chunks(opttree.Rows((X, mixed), rows=500), sample_rows=400)
     with pytest.raises(ValueError, match="max_leaf_nodes must be None"):
         opttree.TAORegressor(max_leaf_nodes=4).fit(rows)
     with pytest.raises(ValueError, match="eval_set must be None"):

@@ -94,6 +94,7 @@ def test_an_error_in_a_part_is_passed_on():
         ("nowhere/*.parquet", {"target": "y"}, "does not exist"),
         ((np.zeros((0, 2)), np.zeros(0)), {}, "at least one row"),
         ([(X, Y), X], {}, "another at 1"),
+        ((X, Y), {"target": "y"}, "target and weight name columns"),
         ((5, 6), {}, "must be arrays or DataFrames; got int"),
     ],
 )

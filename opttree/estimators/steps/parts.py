@@ -247,7 +247,10 @@ def _census(part: Read, number: int, numbers: bool) -> _Seen:
     else:
         if y.ndim != 1:
             raise ValueError(f"y must hold one label a row for a table in parts; got shape {y.shape}")
-        labels, first, code, counts = np.unique(y, return_index=True, return_inverse=True, return_counts=True)
+        try:
+            labels, first, code, counts = np.unique(y, return_index=True, return_inverse=True, return_counts=True)
+        except TypeError as error:
+            raise ValueError(f"y must hold labels of one type, without blanks: {error}") from error
         mass = np.bincount(code, weight, len(labels))
     X = part.X
     blank = X.isna().to_numpy() if hasattr(X, "isna") else np.isnan(X) if np.asarray(X).dtype.kind == "f" else None
@@ -280,6 +283,8 @@ def _taken_together(
             masses[label] = masses.get(label, np.zeros(2)) + np.array(mass)
         for column, place in zip(one.blank.tolist(), one.blank_first, strict=True):
             also.setdefault(("blank", column), int(first + place))
+    if len(kinds := {type(label).__name__ for label in masses}) > 1:
+        raise ValueError(f"y must hold labels of one type; got {', '.join(sorted(kinds))}")
     total, weights = float(sum(one.mass.sum() for one in seen)), None
     if not numbers and getattr(options, "class_weight", None) is not None:
         names = np.array(sorted(masses))
