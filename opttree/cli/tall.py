@@ -18,7 +18,9 @@ from opttree.cli.common import names_in
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options for tables in parts."""
     group = parser.add_argument_group("a folder or a pattern of Parquet files ('parts/*.parquet'), read in parts")
-    group.add_argument("--passes", type=int, metavar="N", help="passes over all rows; default 3; of get and sdtr 1")
+    group.add_argument(
+        "--passes", type=int, metavar="N", help="over all rows; default 3; get, sdtr 1; boosted: its own"
+    )
     group.add_argument(
         "--sample", type=int, default=50_000, metavar="ROWS", help="rows to begin with; default %(default)s"
     )

@@ -185,9 +185,9 @@ class TreeEstimator(Options, BaseEstimator):
         target : str or list of str, optional
             The target columns, see `opttree.chunks.Chunks`.
         epochs : int, default 1
-            Passes over all rows, after the one that draws the sample; >= 1.
+            Passes over all rows, after those that draw the sample; >= 1. Boosted trees take as many as they need.
         sample_rows : int, default 50000
-            Rows of the sample; it stays in memory and is used to select the best model.
+            Rows of the sample with which the model begins; of GET and SDTR it also selects the best one.
         chunk_rows : int, default 65536
             Largest number of rows in a chunk.
         checkpoint : path or None, default None

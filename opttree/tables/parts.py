@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.runtime import cluster
 from opttree.runtime.threads import count, limited
 from opttree.tables.chunks import Chunks
 from opttree.tables.sources import (
@@ -232,9 +233,7 @@ class Rows:
         object
             Its results.
         """
-        self.traffic.rounds += 1
-        self.traffic.sent += _bytes(shared) * len(self._parts)
-        client = self.client or _cluster()
+        client = self._new_round(shared)
         results = self._here(function, shared) if client is None else self._there(client, function, shared)
         yield from self._counted(results)
 
@@ -256,9 +255,7 @@ class Rows:
         object
             The answers, in the order of the parts.
         """
-        self.traffic.rounds += 1
-        self.traffic.sent += _bytes(shared) * len(self._parts)
-        client, first = self.client or _cluster(), not states
+        client, first = self._new_round(shared), not states
         if first:
             states += [None] * len(self._parts)
         if client is None:
@@ -417,6 +414,12 @@ class Rows:
 
     # ---- where the work is done -------------------------------------------------------------------------------------
 
+    def _new_round(self, shared: Any) -> Any:
+        """Count a round, in which all parts are told ``shared``; the client of the cluster, or None."""
+        self.traffic.rounds += 1
+        self.traffic.sent += _bytes(shared) * len(self._parts)
+        return self.client or cluster.client()
+
     def _counted(self, results: Iterator[Any]) -> Generator[Any]:
         """Results, of which the traffic is counted and ``watch`` is told."""
         for number, result in enumerate(results, 1):
@@ -517,13 +520,6 @@ def _taken(part: Read, number: int, wanted: Sequence[NDArray[np.intp]]) -> Read:
     own = wanted[number]
     X = part.X.iloc[own] if hasattr(part.X, "iloc") else part.X[own]
     return Read(X, part.y[own], None if part.weight is None else part.weight[own])
-
-
-def _cluster() -> Any:
-    """The client of the cluster, if Dask's is joblib's active back end."""
-    from joblib.parallel import get_active_backend
-
-    return getattr(get_active_backend()[0], "client", None)
 
 
 def _bytes(value: Any) -> int:

@@ -8,6 +8,7 @@ from concurrent.futures import CancelledError
 from contextvars import copy_context
 from typing import Any
 
+from opttree.runtime import cluster
 from opttree.runtime.threads import count, limited
 
 ATTEMPTS = 3  # at tasks that a cluster lost
@@ -23,7 +24,7 @@ def spread(
     ``joblib.parallel_config(backend="dask")`` the tasks run on the cluster, and each worker gets ``shared`` once;
     tasks lost with a worker are run again.
     """
-    client = _cluster()
+    client = cluster.client()
     if client is not None:
         yield from _on_cluster(client, function, shared, tasks)
         return
@@ -47,20 +48,13 @@ def spread(
 
 def width(n_jobs: int | None) -> int:
     """How many tasks `spread` runs at a time: one on each thread, of this process or of the cluster."""
-    client = _cluster()
+    client = cluster.client()
     return count(n_jobs) if client is None else max(sum(client.nthreads().values()), 1)
 
 
 def _numbered(function: Callable[[Any, Any], Any], shared: Any, i: int, task: Any, n_threads: int) -> tuple[int, Any]:
     with limited(n_threads):
         return i, function(shared, task)
-
-
-def _cluster() -> Any:
-    """The client of the cluster, if Dask's is joblib's active back end."""
-    from joblib.parallel import get_active_backend
-
-    return getattr(get_active_backend()[0], "client", None)
 
 
 def _on_cluster(

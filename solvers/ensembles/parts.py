@@ -101,7 +101,7 @@ class ForestOverParts:
             Trees and error.
         """
         trees, classes = list(trees), trees[0].classes
-        if passes and self.kind in ("oblique", "axis"):
+        if passes and self.kind in ("oblique", "axis") and seconds_left() > 0.0:
             trees = self._passes(trees, passes)
         runs = [self._leaves(with_fields(tree, classes=classes), number) for number, tree in enumerate(trees)]
         trees = self._in_groups(trees, runs)

@@ -235,45 +235,12 @@ class PassesOverParts:
                 return
 
     def begin(self, tree: Tree) -> Asked:
-        """The tree with leaves fitted to all rows, and its objective; to be run by `in_step`.
-
-        Parameters
-        ----------
-        tree : Tree
-            A tree in the units of the statement.
-
-        Yields
-        ------
-        tuple
-            What is asked of the parts.
-
-        Returns
-        -------
-        tuple of (Tree, float)
-            The tree and its objective.
-        """
+        """The tree with leaves fitted to all rows, and its objective: for `in_step`, which returns both."""
         tree = yield from self._with_leaves(tree)
         return tree, (yield from self._objective(tree))
 
     def one_pass(self, tree: Tree) -> Asked:
-        """A pass over the levels, and then over the leaves; to be run by `in_step`. Levels that the time limit leaves
-        out stay as they are.
-
-        Parameters
-        ----------
-        tree : Tree
-            A tree in the units of the statement.
-
-        Yields
-        ------
-        tuple
-            What is asked of the parts.
-
-        Returns
-        -------
-        tuple of (Tree, float)
-            The tree and its objective.
-        """
+        """A pass over the levels, and then `begin`. Levels that the time limit leaves out stay as they are."""
         for level in range(int(tree.node_depth[: tree.n_branches].max(initial=-1)) + 1):
             if seconds_left() > 0.0:
                 tree = yield from self._level(tree, level)
@@ -286,18 +253,7 @@ class PassesOverParts:
     # ---- leaves -----------------------------------------------------------------------------------------------------
 
     def leaf_sums(self, tree: Tree) -> LeafSums:
-        """Sums over the rows of each leaf.
-
-        Parameters
-        ----------
-        tree : Tree
-            A tree in the units of the statement.
-
-        Returns
-        -------
-        LeafSums
-            The sums.
-        """
+        """Sums over the rows of each leaf of a tree in the units of the statement."""
         found: LeafSums = in_step(self.rows, self.reader, [self._leaf_sums(tree)])[0]
         return found
 
@@ -369,7 +325,7 @@ class PassesOverParts:
         splits, thresholds = tree.A.copy(), tree.b.copy()
         taken = np.isin(nodes, better)
         splits[better], thresholds[better] = A[taken], b[taken]
-        return with_splits(tree, splits, thresholds)
+        return replace(tree, A=splits, b=thresholds)
 
     def _newton(self, asked: _Level, A: Floats, b: Floats, l1: float, l2: float) -> Asked:
         """Costs of the current splits, and weights and intercepts (S, p + 1) after some Newton steps."""
@@ -406,11 +362,6 @@ def replace_leaves(
     """The splits of a tree over other leaves."""
     link = problem.link(coefs is not None)
     return Tree(tree.children, tree.A, tree.b, values, coefs, lower, upper, problem.classes, link)
-
-
-def with_splits(tree: Tree, A: Floats, b: Floats) -> Tree:
-    """Other splits over the leaves of a tree."""
-    return replace(tree, A=A, b=b)
 
 
 def _around(ends: Floats, cut: int) -> tuple[float, float]:
