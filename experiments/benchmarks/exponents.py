@@ -22,10 +22,10 @@ SIZES: dict[str, tuple[int, ...]] = {
     "outputs": (1, 5, 20, 50, 100, 200),
     "classes": (2, 10, 30, 100),
     "rows": (10_000, 30_000, 100_000, 300_000, 1_000_000),
-    "depth": (2, 4, 6, 8),
+    "depth": (2, 4, 6, 8, 10, 12),
 }
 USUAL = {"features": 20, "outputs": 1, "classes": 0, "rows": 2000, "depth": 4}
-METHODS_HERE = ("tao-c", "tao-l", "tao-axis", "get", "gradtree", "forest", "boosted")
+METHODS_HERE = ("tao-c", "tao-l", "tao-axis", "get", "get-linear", "gradtree", "srt", "sdtr", "forest", "boosted")
 
 
 def seconds(name: str, size: dict[str, int], limit: float) -> float:

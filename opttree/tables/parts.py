@@ -403,14 +403,37 @@ class Rows:
         if len(self) < 2:
             raise ValueError(f"a table in parts must have two parts or more to hold some out; got {len(self)}")
         count = min(max(round(share * len(self)), 1), len(self) - 1)
-        held = set(rng.choice(len(self), count, replace=False).tolist())
-        tables = []
-        for wanted in (False, True):
-            table: Rows = Rows.__new__(Rows)
-            vars(table).update(vars(self), traffic=Traffic(), _sizes=None, _held={})
-            table._parts = [part for number, part in enumerate(self._parts) if (number in held) == wanted]
-            tables.append(table)
+        held = rng.choice(len(self), count, replace=False)
+        tables = [self.only(numbers) for numbers in (np.setdiff1d(np.arange(len(self)), held), np.sort(held))]
+        for table in tables:
+            table.traffic = Traffic()
         return tables[0], tables[1]
+
+    def only(self, numbers: Sequence[int] | NDArray[np.integer]) -> Rows:
+        """Some parts as a table of their own, whose `Traffic` is this one's.
+
+        Parameters
+        ----------
+        numbers : sequence of int
+            The parts' numbers, in the order that they shall have.
+
+        Returns
+        -------
+        Rows
+            The table.
+        """
+        table: Rows = Rows.__new__(Rows)
+        sizes = None if self._sizes is None else [self._sizes[number] for number in numbers]
+        held = {new: self._held[old] for new, old in enumerate(map(int, numbers)) if old in self._held}
+        vars(table).update(vars(self), _parts=[self._parts[number] for number in numbers], _sizes=sizes, _held=held)
+        return table
+
+    @property
+    def width(self) -> int:
+        """Parts worked on at a time: threads of this process, or of all workers of the cluster."""
+        client = self.client or cluster.client()
+        threads = count(self.n_jobs) if client is None else sum(client.nthreads().values())
+        return max(min(threads, len(self)), 1)
 
     # ---- where the work is done -------------------------------------------------------------------------------------
 

@@ -11,14 +11,17 @@ import numpy as np
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
+from opttree.runtime.interrupts import noted_interrupts
 from opttree.statement import TreeProblem
 from opttree.tables.chunks import Chunks
+from opttree.tables.parts import Rows
 from solvers.core.base import Solver
 from solvers.core.driver import solve
 from solvers.core.result import Result, Termination, Trace, TraceRow
 from solvers.exact import BlockBounds, BranchAndBound
 from solvers.exact.blocks import block_bounds, total_weight, words
 from solvers.exact.oblique import ObliqueBranchAndBound
+from solvers.exact.parts import bounds_of_parts
 from solvers.mip import MIP
 
 BOUND_RTOL, BOUND_ATOL = 1e-6, 1e-12  # relative to the objective, to one leaf's: differences that are rounding
@@ -33,7 +36,7 @@ def certify(
     *,
     time_limit: float | None = None,
     blocks: int | Literal["auto"] = "auto",
-    chunks: Chunks | None = None,
+    chunks: Chunks | Rows | None = None,
     relax: bool = False,
     random_state: int | np.random.Generator | None = None,
     **options: Any,
@@ -57,9 +60,10 @@ def certify(
     blocks : int or "auto", default "auto"
         Number of blocks of rows. "auto": at depth 3 and more, with more than 20,000 rows and a time limit, as few as
         the time allows; else 1.
-    chunks : Chunks or None, default None
+    chunks : Chunks, opttree.Rows or None, default None
         Labelled rows in place of those of ``problem``, which then only states the options and the classes: each chunk
-        is a block, and few are in memory at a time.
+        or part is a block, and few are in memory at a time. Parts of `opttree.Rows` are searched where they are, on a
+        cluster too.
     relax : bool, default False
         Whether to bound the statement without its side constraints: its bound holds with them as well, and the message
         says which it is. By default `MIP` bounds trees that satisfy them.
@@ -179,20 +183,28 @@ def _of_oblique(stated: TreeProblem, tree: Tree, result: Result) -> Result:
 def _of_chunks(
     problem: TreeProblem,
     tree: Tree,
-    chunks: Chunks,
+    chunks: Chunks | Rows,
     time_limit: float | None,
     max_splits: int | None = None,
     n_jobs: int | None = None,
 ) -> Result:
-    """`certify` by blocks that are read one after another; the first pass has the tree's objective."""
+    """`certify` by blocks that are read as they are needed; the first pass has the tree's objective."""
     if (reason := BranchAndBound().refusal(problem)) is not None:
         raise ValueError(f"chunks need a statement for branch and bound; {reason}")
-    if not isinstance(chunks, Chunks):
-        raise ValueError(f"chunks must be opttree.chunks.Chunks or None; got {type(chunks).__name__}")
+    if not isinstance(chunks, (Chunks, Rows)):
+        raise ValueError(f"chunks must be opttree.chunks.Chunks, opttree.Rows or None; got {type(chunks).__name__}")
+    if n_jobs is not None and isinstance(chunks, Rows):
+        raise ValueError(f"n_jobs must be None beside opttree.Rows, which have one of their own; got {n_jobs!r}")
     if time_limit is not None and not time_limit > 0:
         raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit!r}")
     began = now()
     until = math.inf if time_limit is None else began + time_limit
+    penalty, solver = problem.penalty(tree), BlockBounds(max_splits=max_splits, time_limit=time_limit, n_jobs=n_jobs)
+    if isinstance(chunks, Rows):
+        with noted_interrupts() as interrupted:
+            found = bounds_of_parts(problem, tree, chunks, until, max_splits, penalty, interrupted)
+        cut = Termination.INTERRUPTED if interrupted() else Termination.TIME_LIMIT
+        return _of_blocks(tree, found.loss + penalty, found.bound, found.blocks, found.ended, cut, found.trace, solver)
     weight = loss = 0.0
     counts = np.zeros(tree.n_nodes, np.int64)
     number = 0
@@ -206,16 +218,36 @@ def _of_chunks(
     if tree.n_branches and np.any((counts > 0) & (counts < problem.min_leaf)):
         fewest = counts[counts > 0].min()
         raise ValueError(f"tree must be feasible; it has a leaf with {fewest} rows, fewer than {problem.min_leaf}")
-    objective = loss / weight + problem.penalty(tree)
+    objective = loss / weight + penalty
     rows = [TraceRow(now() - began, 0, "start", objective, objective, 0.0)]
     parts = (problem.with_rows(X, y, min_leaf=1) for X, y in chunks.labelled())
     bound = ended = 0.0
-    for share, block_bound, proved in block_bounds(parts, number, tree, until, max_splits, n_jobs):
-        bound += share / weight * block_bound
-        ended += proved
-        rows.append(TraceRow(now() - began, len(rows), "chunks", objective, objective, bound))
+    with noted_interrupts() as interrupted:
+        for share, block_bound, proved in block_bounds(parts, number, tree, until, max_splits, n_jobs):
+            bound += share / weight * block_bound
+            ended += proved
+            rows.append(TraceRow(now() - began, len(rows), "chunks", objective, objective, bound))
+            if interrupted():
+                break
+    cut = Termination.INTERRUPTED if interrupted() else Termination.TIME_LIMIT
+    return _of_blocks(tree, objective, bound, number, ended, cut, rows, solver)
+
+
+def _of_blocks(
+    tree: Tree,
+    objective: float,
+    bound: float,
+    number: int,
+    ended: float,
+    cut: Termination,
+    rows: list[TraceRow],
+    solver: BlockBounds,
+) -> Result:
+    """The verdict on ``tree`` by blocks of rows, of which ``ended`` were searched to the end; ``cut`` says why others
+    were not.
+    """
     bound = min(bound, objective)
-    termination = Termination.ITERATION_LIMIT if ended == number else Termination.TIME_LIMIT
+    termination = Termination.ITERATION_LIMIT if ended == number else cut
     if objective - bound <= BOUND_RTOL * abs(objective):
         termination = Termination.OPTIMAL
     return Result(
@@ -226,7 +258,7 @@ def _of_chunks(
         (SEARCHED if termination is Termination.ITERATION_LIMIT else termination.value) + words(number, ended),
         len(rows),
         0,
-        now() - began,
+        rows[-1].seconds,
         Trace(rows),
-        repr(BlockBounds(blocks=number, time_limit=time_limit, max_splits=max_splits, n_jobs=n_jobs)),
+        repr(replace(solver, blocks=number)),
     )

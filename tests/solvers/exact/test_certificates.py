@@ -6,6 +6,7 @@ import pytest
 from opttree import ORTRegressor, Tree, TreeProblem
 from opttree.statement.constraints import RequireSplit
 from opttree.tables.chunks import Chunks
+from opttree.tables.parts import Rows
 from solvers import (
     MIP,
     TAO,
@@ -132,7 +133,7 @@ def test_options_that_no_solver_has_are_refused(problem, cart):
         ({"gap": 0.1, "blocks": 2}, "options must be those of BlockBounds, max_splits, n_jobs; got gap=0.1"),
         ({"formulation": "flow", "foo": 1}, "options must be those of MIP, .*; got foo=1"),
         ({"max_splits": 2}, "tree must be feasible; the tree has 7 splits; max_splits allows 2"),
-        ({"chunks": (problem.X, problem.y)}, "chunks must be opttree.chunks.Chunks or None; got tuple"),
+        ({"chunks": (problem.X, problem.y)}, "chunks must be opttree.chunks.Chunks, opttree.Rows or None; got tuple"),
         ({"chunks": Chunks((problem.X, problem.y)), "time_limit": 0}, "time_limit must be > 0 seconds or None; got 0"),
         ({"chunks": Chunks(lambda: iter([]))}, "chunks must hold at least one row; got none"),
         ({"time_limit": -1}, "time_limit must be > 0 seconds or None; got -1"),
@@ -241,3 +242,38 @@ def test_a_constant_that_violates_a_constraint_is_no_excuse():
     verdict = certify(stated, bad)
     assert verdict.termination.name == "LOCALLY_OPTIMAL"
     assert "Not optimal" in verdict.message
+
+
+def test_parts_are_blocks(problem, cart):
+    weight = np.random.default_rng(0).integers(0, 3, problem.n_samples).astype(float)
+    weight[500:1000] = 0.0  # a part without weight
+    weighted = problem.with_rows(problem.X, problem.y, weight)
+    few = problem.sample(np.arange(10))
+    result = certify(few, cart, chunks=Rows((problem.X, problem.y, weight), rows=500, n_jobs=2))
+    assert result.objective == pytest.approx(weighted.objective(cart), rel=1e-12)
+    cuts = [slice(a, a + 500) for a in (0, 1000, 1500)]
+    parts = [problem.with_rows(problem.X[cut], problem.y[cut], weight[cut], min_leaf=1) for cut in cuts]
+    optima = [part.sample_weight.sum() * solve(part, BranchAndBound()).objective for part in parts]
+    expected = sum(optima) / weight.sum()
+    assert expected * (1.0 - 5e-3) <= result.bound <= expected * (1.0 + 1e-9)
+    assert "3 disjoint blocks of rows" in result.message
+    assert "3 of their searches ended" in result.message
+    short = certify(few, cart, chunks=Rows((problem.X, problem.y, weight), rows=500), time_limit=1e-3)
+    assert 0.0 <= short.bound <= result.bound * (1.0 + 1e-9)
+    with pytest.raises(ValueError, match=r"n_jobs must be None beside opttree\.Rows"):
+        certify(few, cart, chunks=Rows((problem.X, problem.y)), n_jobs=2)
+    with pytest.raises(ValueError, match="tree must be feasible; it has a leaf with"):
+        certify(few.restated(min_leaf=1500), cart, chunks=Rows((problem.X, problem.y), rows=500))
+
+
+def test_parts_that_lack_a_class(problem):
+    labels = np.repeat(["a", "b", "c"], 200)
+    X = np.random.default_rng(1).normal(size=(600, 3)) + (labels == "b")[:, None]
+    stated = TreeProblem(X, labels, depth=2, splits="axis", loss="zero_one")
+    tree = solve(stated, CartInit(), random_state=0).tree
+    result = certify(stated, tree, chunks=Rows((X, labels), rows=200))  # each part has one class
+    assert result.objective == pytest.approx(stated.objective(tree))
+    assert result.bound == pytest.approx(0.0, abs=1e-12)
+    mixed = np.random.default_rng(2).permutation(600)
+    result = certify(stated, tree, chunks=Rows((X[mixed], labels[mixed]), rows=300))
+    assert 0.0 < result.bound <= solve(stated, BranchAndBound()).objective * (1.0 + 1e-9)
