@@ -156,6 +156,7 @@ SRT = Recipe(
     features=_features,
     solve=solve_lowest("smooth", "smooth_objective_"),  # as the paper does, not the lowest hard one
     merit="smooth_objective_",
+    parts="soft",
 )
 
 
@@ -296,7 +297,9 @@ def _orrt_solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | 
 class _ORRT(_SoftTree):
     """Common part of the regressor and the classifier."""
 
-    recipe = Recipe(solver=_orrt_solver, terms=_terms, features=_features, depths=(1, 2, 3), usual_depth=3)
+    recipe = Recipe(
+        solver=_orrt_solver, terms=_terms, features=_features, depths=(1, 2, 3), usual_depth=3, parts="soft"
+    )
     printed_l2 = (0.0, 0.0)
 
     method: Literal["L-BFGS-B", "SLSQP"] | None = option(

@@ -3,5 +3,6 @@
 from solvers.soft.line_search import ArmijoLineSearch
 from solvers.soft.nodec import NODEC, printed_ridge
 from solvers.soft.orrt import ORRT
+from solvers.soft.parts import SoftOverParts
 
-__all__ = ["NODEC", "ORRT", "ArmijoLineSearch", "printed_ridge"]
+__all__ = ["NODEC", "ORRT", "ArmijoLineSearch", "SoftOverParts", "printed_ridge"]

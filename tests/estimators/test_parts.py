@@ -21,6 +21,9 @@ MODELS = {
     "two outputs": (partial(opttree.TAORegressor, 3, leaves="linear"), np.column_stack([y, X[:, 0]])),
     "classes": (partial(opttree.TAOClassifier, 3), LABELS),
     "axis classes": (partial(opttree.TAOClassifier, 3, splits="axis"), LABELS),
+    "soft": (partial(opttree.SRTRegressor, 2), y),
+    "soft classes": (partial(opttree.SRTClassifier, 2), LABELS),
+    "mixture": (partial(opttree.ORRTRegressor, 2), y),
     "forest": (partial(opttree.TAOForestRegressor, 5, kind="oblique", max_depth=3), y),
     "axis forest": (partial(opttree.TAOForestClassifier, 5, kind="axis", max_depth=3), LABELS),
     "boosted": (partial(opttree.BoostedTreesRegressor, n_estimators=60), y),
@@ -71,6 +74,27 @@ def test_all_rows_are_better_than_the_sample(name):
     z = np.column_stack([z, Z[:, 0]]) if target.ndim == 2 else z
     small = make(random_state=0).fit(X[:SAMPLE], target[:SAMPLE])
     assert fitted(name, 500).score(Z, z) > small.score(Z, z) - 0.01
+
+
+@pytest.mark.parametrize("kind", [opttree.SRTRegressor, opttree.ORRTRegressor])
+def test_soft_trees_descend_on_all_rows(kind):
+    rows = opttree.Rows((X, y), rows=700)
+    short, long = (
+        kind(2, l2=1e-3, random_state=0).fit_chunks(rows, sample_rows=SAMPLE, epochs=epochs) for epochs in (1, 8)
+    )
+    some = rows.taken(rows.draw(SAMPLE, np.random.default_rng(np.random.RandomState(0).randint(2**31 - 1))))
+    problem, scaling = long.state(some.X, some.y)
+    every = scaling.problem(problem, X, y)
+    mixture = long.tree_.mixture
+    smooth = opttree.SmoothTreeProblem(every, aggregation="mixture" if mixture else "expected")
+    assert long.result_.objective == pytest.approx(every.objective(long.result_.tree), rel=1e-9)
+    value, gradient = smooth.value_and_grad(smooth.soften(long.result_.tree))
+    before = smooth.value(smooth.soften(short.result_.tree))
+    assert value < before
+    assert np.abs(gradient).max() < 0.02
+    if not mixture:
+        assert long.smooth_objective_ == pytest.approx(value, rel=1e-9)
+    np.testing.assert_allclose(long.tree_.share, long.tree_.node_share(X))
 
 
 def test_passes_do_not_raise_the_objective():
@@ -152,8 +176,10 @@ def test_stored_rows_give_the_same_tree(tmp_path):
 
 def test_what_does_not_add_up_is_refused():
     rows = opttree.Rows((X, y), rows=900)
-    with pytest.raises(ValueError, match="SRTRegressor does not add up"):
-        opttree.SRTRegressor().fit(rows)
+    with pytest.raises(ValueError, match="ORTRegressor does not add up"):
+        opttree.ORTRegressor().fit(rows)
+    with pytest.raises(ValueError, match="preset must be 'default'"):
+        opttree.SRTRegressor(preset="paper").fit(rows)
     with pytest.raises(ValueError, match="y must be None where X is"):
         opttree.TAORegressor().fit(rows, y)
     with pytest.raises(ValueError, match="loss must be 'squared'"):

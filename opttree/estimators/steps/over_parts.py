@@ -1,4 +1,4 @@
-"""Trees, forests and boosting over all rows of a table in parts, from the fit to a sample."""
+"""Trees, soft trees, forests and boosting over all rows of a table in parts, from the fit to a sample."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from opttree.tables.parts import Read, Rows
 Floats = NDArray[np.float64]
 BINS = 256  # of each feature, for axis-aligned splits
 DEPTH = 6  # of boosted trees
+ITERATIONS = 10  # of L-BFGS on a soft tree, for each pass that is asked for
 OF_ROWS = ("oob_prediction_", "_pool", "_outside_errors", "_mean_variance")  # of a forest's training rows
 
 
@@ -151,6 +152,28 @@ def over_forest(options: Estimator, rows: Rows, begun: Begun, read: Any, passes:
     result = replace(options.result_, tree=new, objective=np.nan)
     found = {"result_": result, "oob_loss_": error * unit, **described(options, record, {"forest_": model})}
     fits.clear(options, *OF_ROWS)  # the sample's, of other trees
+    fits.set_attributes(options, found)
+
+
+def over_soft(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
+    """A soft tree: L-BFGS on all its variables, with penalties as they are for all rows."""
+    record, tree, n = begun.record, options.result_.tree, float(begun.census.used)
+    if tree.n_branches == 0:
+        return
+    terms = options.recipe.terms(options, np.array([n]), record.problem.n_features, record.scaling.y_scale)
+    problem = record.problem.restated(**terms)
+    solver = bridge.solvers.soft.SoftOverParts(rows, read, problem, tree.mixture)
+    tree, lowest = solver.minimised(tree, ITERATIONS * passes, partial(_said, options, rows=rows))
+    known = solver.answered(tree)
+    if problem.leaves == "linear" and not problem.is_classification and getattr(options, "clip", False) is not False:
+        low, high = (np.tile(bound, (tree.n_leaves, 1)) for bound in (known.low, known.high))
+        tree = with_fields(tree, lower=low, upper=high)
+        known = solver.answered(tree)
+    raw = record.scaling.unscale(tree).canonical.with_share(known.share).with_spread(options.tree_.spread)
+    result = replace(options.result_, tree=tree, objective=known.loss + problem.penalty(tree))
+    found = {"result_": result, **described(options, record, {"tree_": raw})}
+    if hasattr(options, "smooth_objective_"):
+        found["smooth_objective_"] = lowest
     fits.set_attributes(options, found)
 
 

@@ -19,7 +19,15 @@ from sklearn.utils import check_random_state
 
 from opttree.estimators.recipe import Estimator
 from opttree.estimators.steps import fit as fits, stream
-from opttree.estimators.steps.over_parts import Begun, Census, over_boosted, over_forest, over_tree, told_options
+from opttree.estimators.steps.over_parts import (
+    Begun,
+    Census,
+    over_boosted,
+    over_forest,
+    over_soft,
+    over_tree,
+    told_options,
+)
 from opttree.estimators.steps.rows import class_weighted, read_new
 from opttree.estimators.steps.units import on_parts
 from opttree.kernels import records
@@ -32,6 +40,7 @@ from opttree.tables.parts import Read, Rows
 Floats = NDArray[np.float64]
 PASSES = 3
 HEAVY = ("tree_", "forest_", "result_", "_stream")  # fitted attributes that reading rows does not need
+GO_ON = {"tree": over_tree, "soft": over_soft, "forest": over_forest, "boosted": over_boosted}
 FEWEST = 2000  # rows of a forest's sample, fewer of which have trees of several kinds
 
 
@@ -123,7 +132,9 @@ def fit_parts(
                 read: Any = Reader.of(options, begun)
                 if rows.store is not None:
                     rows, read = rows.stored(read), _as_they_are
-                go_on = {"tree": over_tree, "forest": over_forest, "boosted": over_boosted}[options.recipe.parts]
+                go_on = {"tree": over_tree, "soft": over_soft, "forest": over_forest, "boosted": over_boosted}[
+                    options.recipe.parts
+                ]
                 go_on(options, rows, begun, read, passes, checkpoint)
             cut_short = interrupted()
     except Exception:
@@ -150,6 +161,8 @@ def _refuse(options: Estimator, checkpoint: Any) -> None:
     elif kind == "forest":
         kinds = "auto", "oblique", "axis", "cart", "extra"
         allowed = {"warm_start": (False,), "max_features": (None,), "kind": kinds, "monotonic_cst": (None,)}
+    elif kind == "soft":
+        allowed = {"preset": ("default",), "min_samples_leaf": (1,)}
     elif kind == "boosted":
         allowed = {"base": ("auto", "cart"), "loss": ("squared", "log"), "monotonic_cst": (None,)}
     for option, values in allowed.items():
@@ -204,7 +217,9 @@ def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) ->
     chosen = rows.draw(max(sample_rows, FEWEST) if forest else sample_rows, np.random.default_rng(seed), also)
     sample = rows.taken(chosen)
     share = len(chosen) / rows.n_rows
-    changes: dict[str, Any] = {"min_samples_leaf": max(1, round(options.min_samples_leaf * share))}
+    changes: dict[str, Any] = {}
+    if hasattr(options, "min_samples_leaf"):
+        changes["min_samples_leaf"] = max(1, round(options.min_samples_leaf * share))
     if boosted:
         changes["base"] = "cart"
     if census.class_weights is not None:

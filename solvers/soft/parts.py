@@ -1,0 +1,169 @@
+"""Soft trees over a table in parts: the objective and its gradient add up over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from opttree.kernels import records
+from opttree.model.tree import Tree
+from opttree.problems import SmoothTreeProblem
+from opttree.runtime.clock import seconds_left
+from opttree.statement import L2, TreeProblem
+from solvers.soft.starts import soft_tree
+
+__all__ = ["Answered", "SoftOverParts"]
+
+Floats = NDArray[np.float64]
+
+
+class Answered(NamedTuple):
+    """Of a tree and all rows: the mean loss, the share of the rows at each node (2 B + 1,), and the range of the
+    outcomes (K,).
+    """
+
+    loss: float
+    share: Floats
+    low: Floats
+    high: Floats
+
+
+class _TimeUpError(Exception):
+    """The time is up, at a point that is kept."""
+
+
+@dataclass(frozen=True)
+class SoftOverParts:
+    """L-BFGS on all variables of a soft tree (SRT paper, eq. 3 and 4), from a tree that is there; each evaluation of
+    the objective and its gradient is a round over all rows.
+
+    Attributes
+    ----------
+    rows : opttree.Rows
+        The table.
+    reader : callable
+        From a part to its rows in the units of the statement, with weights whose sum over all parts is one.
+    problem : TreeProblem
+        The statement, on a sample; its penalties are those for all rows.
+    mixture : bool
+        Whether the tree answers with the mean of its leaves.
+    """
+
+    rows: Any
+    reader: Callable[[Any], records.Rows]
+    problem: TreeProblem
+    mixture: bool
+
+    def minimised(self, tree: Tree, iterations: int, said: Callable[[int, float], None]) -> tuple[Tree, float]:
+        """The soft tree after L-BFGS; after Ctrl-C, or where time is up, the best so far.
+
+        Parameters
+        ----------
+        tree : Tree
+            A soft tree of the statement, where descent begins.
+        iterations : int
+            Largest number of iterations.
+        said : callable
+            Is told the number of each evaluation, and the lowest objective.
+
+        Returns
+        -------
+        tree : Tree
+            The soft tree, whose linear leaves answer without bounds.
+        objective : float
+            Its smooth objective; infinite where there was no time for one evaluation.
+        """
+        assert tree.gate is not None
+        smooth = SmoothTreeProblem(
+            self.problem.restated(depth=tree.depth),
+            alpha=float(tree.gate),
+            aggregation="mixture" if self.mixture else "expected",
+        )
+        best = np.asarray(smooth.soften(tree), np.float64)
+        lowest, number = np.inf, 0
+
+        def evaluated(theta: Floats) -> tuple[float, Floats]:
+            nonlocal best, lowest, number
+            value, gradient = self._value_and_grad(smooth, theta)
+            if value < lowest:
+                best, lowest = theta.copy(), value
+            said(number, lowest)
+            number += 1
+            if seconds_left() <= 0.0:
+                raise _TimeUpError
+            return value, gradient
+
+        try:
+            minimize(evaluated, best, jac=True, method="L-BFGS-B", options={"maxiter": iterations})
+        except (_TimeUpError, KeyboardInterrupt):
+            self.rows.watch = None
+        return soft_tree(smooth, best, mixture=self.mixture, clip=False), lowest
+
+    def answered(self, tree: Tree) -> Answered:
+        """The loss of a tree, and what else is known of its rows, in one round.
+
+        Parameters
+        ----------
+        tree : Tree
+            A tree of the statement.
+
+        Returns
+        -------
+        Answered
+            Loss, shares and range.
+        """
+        low, high = np.full(self.problem.n_outputs, np.inf), np.full(self.problem.n_outputs, -np.inf)
+        loss, share = 0.0, np.zeros(tree.n_nodes)
+        for own, shares, least, most in self.rows.each(_answered, (self.reader, _bare(self.problem), tree)):
+            loss, share = loss + own, share + shares
+            low, high = np.minimum(low, least), np.maximum(high, most)
+        return Answered(loss, share, low, high)
+
+    def _value_and_grad(self, smooth: SmoothTreeProblem, theta: Floats) -> tuple[float, Floats]:
+        told = self.reader, _bare(smooth.problem), smooth.alpha, smooth.aggregation, theta
+        value, gradient = self.rows.sum(_gradient, told)
+        gradient = gradient.copy()
+        splits, leaves = (smooth.problem.strength(L2, on) for on in ("splits", "leaves"))
+        A, _b, _values, coefs = smooth.unpack(theta)
+        of_A, _of_b, _of_values, of_coefs = smooth.unpack(gradient)
+        of_A += 2.0 * splits * A
+        of_coefs += 2.0 * leaves * coefs
+        return float(value + splits * np.sum(A**2) + leaves * np.sum(coefs**2)), gradient
+
+
+def _bare(problem: TreeProblem) -> TreeProblem:
+    """The statement without penalties, on one row, for the way to the parts."""
+    return problem.sample(np.array([np.argmax(problem.w)]), penalties=())
+
+
+def _on_part(problem: TreeProblem, rows: records.Rows) -> tuple[TreeProblem | None, float]:
+    """The statement on the rows of a part, None where none has weight; and their share of the weight."""
+    mass = float(rows.weight.sum())
+    if not mass > 0.0:
+        return None, 0.0
+    y = rows.Y if problem.classes is None else problem.classes[rows.Y[:, 0].astype(np.intp)]
+    return problem.with_rows(rows.X, y, rows.weight), mass
+
+
+def _gradient(part: Any, number: int, told: Any) -> tuple[float, Floats]:
+    reader, problem, alpha, aggregation, theta = told
+    stated, mass = _on_part(problem, reader(part))
+    if stated is None:
+        return 0.0, np.zeros_like(theta)
+    value, gradient = SmoothTreeProblem(stated, alpha, aggregation).value_and_grad(theta)
+    return mass * value, mass * np.asarray(gradient, np.float64)
+
+
+def _answered(part: Any, number: int, told: Any) -> tuple[float, Floats, Floats, Floats]:
+    reader, problem, tree = told
+    stated, mass = _on_part(problem, reader(part))
+    if stated is None:
+        none = np.full(problem.n_outputs, np.inf)
+        return 0.0, np.zeros(tree.n_nodes), none, -none
+    share = tree.node_share(stated.X, stated.w)
+    return mass * stated.mean_loss(tree), mass * share, stated.Y.min(axis=0), stated.Y.max(axis=0)
