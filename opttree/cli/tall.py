@@ -60,7 +60,7 @@ def fit(args: argparse.Namespace, make: Any) -> tuple[Any, str]:
         model = make(task)
         if not hasattr(model, "fit_chunks"):
             raise ValueError(
-                f"--method must be one that reads parts: tao, forest, boosted, get, sdtr; got {args.method!r}"
+                f"--method must be one that reads parts: tao, forest, boosted, srt, orrt, get, sdtr; got {args.method!r}"
             )
         began = time.perf_counter()
         with warnings.catch_warnings():

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,8 @@ __all__ = ["Rows", "Traffic"]
 
 Floats = NDArray[np.float64]
 ROWS = 262_144
-ATTEMPTS = 5  # at a part that a cluster has lost with a worker
+BLOCK = 1 / 3  # times the root of the number of parts: those that are added up in one place
+ATTEMPTS = 5  # at a block that a cluster has lost with a worker
 
 
 @dataclass
@@ -50,7 +52,7 @@ class Traffic:
     rounds : int
         Times that all parts were asked.
     sent, received : int
-        Bytes of the arrays that went to the parts, once for each, and that came back.
+        Bytes of the arrays that went to blocks of parts, once for each, and that came back.
     """
 
     rounds: int = 0
@@ -135,7 +137,9 @@ class Rows:
         self.watch: Callable[[int], None] | None = None  # told after each part of a round how many there have been
         self._parts: list[Any] = list(self._parts_of(source, int(rows)))
         self._sizes: list[int] | None = None
-        self._held: dict[int, Any] = {}  # partitions of a Dask collection, computed once, which stay with the workers
+        self._held: dict[
+            int, Any
+        ] = {}  # blocks of a Dask collection's partitions, computed once, which stay with workers
         if not self._parts:
             raise ValueError("source must hold at least one row; got none")
 
@@ -234,65 +238,70 @@ class Rows:
             Its results.
         """
         client = self._new_round(shared)
-        results = self._here(function, shared) if client is None else self._there(client, function, shared)
-        yield from self._counted(results)
-
-    def kept(self, function: Callable[..., Any], shared: Any, states: list[Any]) -> Generator[Any]:
-        """As `each`, of a function that keeps a state of each part where the part is, and then reads it no more.
-
-        Parameters
-        ----------
-        function : callable
-            ``function(part, number, shared, state)`` returns an answer and the next state; ``part`` is None from the
-            second call on, ``state`` None in the first. It must not change the state that it is given.
-        shared : object
-            See `each`.
-        states : list
-            Empty at first; then the states, or on a cluster their futures.
-
-        Yields
-        ------
-        object
-            The answers, in the order of the parts.
-        """
-        client, first = self._new_round(shared), not states
-        if first:
-            states += [None] * len(self._parts)
         if client is None:
-
-            def here(read: Callable[[], Read], number: int) -> Any:
-                answer, states[number] = function(read() if first else None, number, shared, states[number])
-                return answer
-
-            results = self._in_threads(here)
+            results = self._here(lambda read, number: function(read(), number, shared))
         else:
-            results = self._there(client, function, shared, states)
-        yield from self._counted(results)
+            results = (one for block in self._there(client, _each, function, shared) for one in block)
+        for number, result in enumerate(results, 1):
+            yield self._come(result, number)
 
-    def sum(self, function: Callable[..., Any], shared: Any) -> Any:
-        """The sum of the arrays, or tuples of arrays, that ``function`` has for the parts, added in their order.
+    def sum(self, function: Callable[..., Any], shared: Any, states: list[Any] | None = None) -> Any:
+        """The sum of what ``function`` has for the parts: numbers, arrays, objects with a method ``plus``, and tuples
+        of these. Neighbouring parts are added up where they are, and then these sums, in the order of the parts: a sum
+        does not depend on what does the work.
 
         Parameters
         ----------
         function : callable
-            See `each`.
+            See `each`; with ``states``, ``function(part, number, shared, state)``, which returns an answer and the next
+            state. It must not change the state that it is given.
         shared : object
             See `each`.
+        states : list or None, default None
+            States of the parts, which stay where the parts are: empty before the first call, in which ``state`` is
+            None; in later ones ``part`` is None, and is read no more.
 
         Returns
         -------
-        ndarray or tuple of ndarray
+        object
             The sum.
         """
+        client, first = self._new_round(shared), states is None or not states
+        if states is not None and first:
+            states += [None] * (len(self._parts) if client is None else len(self._blocks))
+        if client is None:
+            sums = self._sums_here(function, shared, states, first)
+        else:
+            sums = self._there(client, _summed, function, shared, states)
         total: Any = None
-        for result in self.each(function, shared):
-            if total is None:
-                total = result
-            elif isinstance(result, tuple):
-                total = tuple(own + more for own, more in zip(total, result, strict=True))
-            else:
-                total = total + result
+        for block, result in zip(self._blocks, sums, strict=True):
+            total = added(total, self._come(result, block.stop))
         return total
+
+    def _sums_here(
+        self, function: Callable[..., Any], shared: Any, states: list[Any] | None, first: bool
+    ) -> Generator[Any]:
+        """The sum of each block."""
+
+        def here(read: Callable[[], Read], number: int) -> Any:
+            if states is None:
+                return function(read(), number, shared)
+            answer, states[number] = function(read() if first else None, number, shared, states[number])
+            return answer
+
+        answers = self._here(here)
+        for block in self._blocks:
+            total = None
+            for answer in islice(answers, len(block)):
+                total = added(total, answer)
+            yield total
+
+    @property
+    def _blocks(self) -> list[range]:
+        """Neighbouring parts that are added up in one place: their number depends on that of the parts alone."""
+        n = len(self._parts)
+        size = max(round(BLOCK * n**0.5), 1)
+        return [range(first, min(first + size, n)) for first in range(0, n, size)]
 
     def stored(self, read: Callable[[Read], Any]) -> Rows:
         """The rows in the form that ``read`` gives them, written to the folder ``store`` in one pass.
@@ -309,7 +318,7 @@ class Rows:
         """
         Path(str(self.store)).mkdir(parents=True, exist_ok=True)
         sizes = list(self.each(_written, (str(self.store), read)))
-        found: Rows = Rows.__new__(Rows)
+        found = type(self).__new__(type(self))
         vars(found).update(vars(self))
         found._parts = [Stored(str(self.store), number, size) for number, size in enumerate(sizes)]
         found._sizes, found._held = sizes, {}
@@ -422,10 +431,9 @@ class Rows:
         Rows
             The table.
         """
-        table: Rows = Rows.__new__(Rows)
+        table = type(self).__new__(type(self))
         sizes = None if self._sizes is None else [self._sizes[number] for number in numbers]
-        held = {new: self._held[old] for new, old in enumerate(map(int, numbers)) if old in self._held}
-        vars(table).update(vars(self), _parts=[self._parts[number] for number in numbers], _sizes=sizes, _held=held)
+        vars(table).update(vars(self), _parts=[self._parts[number] for number in numbers], _sizes=sizes, _held={})
         return table
 
     @property
@@ -438,23 +446,19 @@ class Rows:
     # ---- where the work is done -------------------------------------------------------------------------------------
 
     def _new_round(self, shared: Any) -> Any:
-        """Count a round, in which all parts are told ``shared``; the client of the cluster, or None."""
+        """Count a round, in which all blocks are told ``shared``; the client of the cluster, or None."""
         self.traffic.rounds += 1
-        self.traffic.sent += _bytes(shared) * len(self._parts)
+        self.traffic.sent += _bytes(shared) * len(self._blocks)
         return self.client or cluster.client()
 
-    def _counted(self, results: Iterator[Any]) -> Generator[Any]:
-        """Results, of which the traffic is counted and ``watch`` is told."""
-        for number, result in enumerate(results, 1):
-            self.traffic.received += _bytes(result)
-            if self.watch is not None:
-                self.watch(number)
-            yield result
+    def _come(self, result: Any, number: int) -> Any:
+        """A result, whose bytes are counted; ``watch`` is told of the ``number`` parts that have been done."""
+        self.traffic.received += _bytes(result)
+        if self.watch is not None:
+            self.watch(number)
+        return result
 
-    def _here(self, function: Callable[..., Any], shared: Any) -> Generator[Any]:
-        return self._in_threads(lambda read, number: function(read(), number, shared))
-
-    def _in_threads(self, work: Callable[[Callable[[], Read], int], Any]) -> Generator[Any]:
+    def _here(self, work: Callable[[Callable[[], Read], int], Any]) -> Generator[Any]:
         """In threads of this process: while one part is summed up, others are read."""
         width = min(count(self.n_jobs), len(self._parts))
 
@@ -479,23 +483,32 @@ class Rows:
                     future.cancel()
 
     def _there(
-        self, client: Any, function: Callable[..., Any], shared: Any, states: list[Any] | None = None
+        self,
+        client: Any,
+        work: Callable[..., Any],
+        function: Callable[..., Any],
+        shared: Any,
+        states: list[Any] | None = None,
     ) -> Generator[Any]:
-        """On a cluster; what a lost worker had is read and done again."""
-        for number, part in enumerate(self._parts):
-            if isinstance(part, Delayed) and number not in self._held:
-                self._held[number] = client.compute(part.part, retries=ATTEMPTS)
+        """``work`` of each block on a cluster, a task for a block; what a lost worker had is read and done again."""
+        blocks = self._blocks
+        submit = partial(client.submit, pure=False, retries=ATTEMPTS)
+        for number, block in enumerate(blocks):
+            if number not in self._held and all(isinstance(self._parts[part], Delayed) for part in block):
+                parts = client.compute([self._parts[part].part for part in block], retries=ATTEMPTS)
+                self._held[number] = submit(_together, *parts)
         sent = client.submit(_same, shared, pure=False)
         futures: list[Any] = []
-        for number, part in enumerate(self._parts):
+        for number, block in enumerate(blocks):
             held = self._held.get(number)
-            task = (function, part if held is None else None, held, self._columns, number, sent)
+            parts = None if held is not None else [self._parts[part] for part in block]
+            task = work, function, parts, held, self._columns, block, sent
             if states is None:
-                futures.append(client.submit(_call, *task, pure=False, retries=ATTEMPTS))
+                futures.append(submit(_call, *task))
                 continue
-            both = client.submit(_call_kept, *task, states[number], pure=False, retries=ATTEMPTS)
-            futures.append(client.submit(itemgetter(0), both, pure=False, retries=ATTEMPTS))
-            states[number] = client.submit(itemgetter(1), both, pure=False, retries=ATTEMPTS)
+            both = submit(_call, *task, (states[number],))
+            futures.append(submit(itemgetter(0), both))
+            states[number] = submit(itemgetter(1), both)
         try:
             for number in range(len(futures)):
                 yield futures[number].result()
@@ -505,19 +518,60 @@ class Rows:
             raise
 
 
-def _call(function: Callable[..., Any], part: Any, held: Any, columns: Columns, number: int, shared: Any) -> Any:
-    with limited(1):
-        return function(checked(part.read(columns) if held is None else Delayed.divided(held, columns)), number, shared)
+def added(total: Any, more: Any) -> Any:
+    """The sum of two numbers, arrays, objects with a method ``plus``, or tuples of these; None is nothing."""
+    if total is None:
+        return more
+    if hasattr(total, "plus"):
+        return total.plus(more)
+    if isinstance(total, (tuple, list)):
+        return tuple(added(own, other) for own, other in zip(total, more, strict=True))
+    return total + more
 
 
-def _call_kept(
-    function: Callable[..., Any], part: Any, held: Any, columns: Columns, number: int, shared: Any, state: Any
+def _call(
+    work: Callable[..., Any],
+    function: Callable[..., Any],
+    parts: list[Any] | None,
+    held: Any,
+    columns: Columns,
+    block: range,
+    shared: Any,
+    states: Any = None,
 ) -> Any:
+    """``work`` of a block: of its parts, read from where they are or from ``held`` partitions."""
+
+    def read(place: int) -> Read:
+        return checked(parts[place].read(columns) if parts is not None else Delayed.divided(held[place], columns))
+
     with limited(1):
-        read = None
-        if state is None:
-            read = checked(part.read(columns) if held is None else Delayed.divided(held, columns))
-        return function(read, number, shared, state)
+        return work(function, [partial(read, place) for place in range(len(block))], block, shared, states)
+
+
+def _each(function: Callable[..., Any], reads: list[Callable[[], Read]], block: range, shared: Any, _: None) -> Any:
+    return [function(read(), number, shared) for read, number in zip(reads, block, strict=True)]
+
+
+def _summed(
+    function: Callable[..., Any], reads: list[Callable[[], Read]], block: range, shared: Any, known: Any
+) -> Any:
+    """The sum of the block's answers; where states are kept, also the new ones."""
+    total, new = None, []
+    if known is None:
+        for read, number in zip(reads, block, strict=True):
+            total = added(total, function(read(), number, shared))
+        return total
+    states = known[0]
+    for place, (read, number) in enumerate(zip(reads, block, strict=True)):
+        before = None if states is None else states[place]
+        answer, state = function(read() if states is None else None, number, shared, before)
+        total = added(total, answer)
+        new.append(state)
+    return total, new
+
+
+def _together(*parts: Any) -> list[Any]:
+    return list(parts)
 
 
 def _written(part: Read, number: int, shared: tuple[str, Callable[[Read], Any]]) -> int:

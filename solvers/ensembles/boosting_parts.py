@@ -86,14 +86,14 @@ class BoostingOverParts:
         K, states = problem.n_outputs, list[Any]()
         held = None if self.validation is None else Bag(self.seed, HELD_OUT, 1.0 - self.validation)
         begin = _Begin(self.reader, edges, firsts, held, problem.is_classification, K)
-        mass, sums = _added(self.rows.kept(_begun, begin, states))
+        mass, sums = self.rows.sum(_begun, begin, states)
         offset = np.log(np.maximum(sums / mass, 1e-6)) if problem.is_classification else sums / mass
         bins = np.concatenate([[0], np.cumsum([len(ends) + 1 for ends in self.edges])])
         told = _Told(offset[None], None, None, 0, 1, bins, self._bag(0))
         trees: list[Tree] = []
         losses: list[float] = []
         while True:
-            sums, total = _added(self.rows.kept(_histograms, told, states))
+            sums, total = self.rows.sum(_histograms, told, states)
             losses.append(float(total[0] / max(total[1], 1e-300)))
             if trees:
                 yield trees, losses, offset
@@ -138,7 +138,7 @@ class BoostingOverParts:
             if first == last or level == depth - 1:
                 break
             further = told._replace(splits=new, level=level + 1, slots=last - first, first=first)
-            sums, _total = _added(self.rows.kept(_histograms, further._replace(start=None, values=None), states))
+            sums, _total = self.rows.sum(_histograms, further._replace(start=None, values=None), states)
         left = np.array([child[t] if feature[t] >= 0 else -1 for t in range(last)])
         right = np.where(left >= 0, left + 1, -1)
         A, b = np.zeros((last, p)), np.zeros(last)
@@ -195,13 +195,6 @@ class _State(NamedTuple):
     wt: Floats
     first: int
     classes: bool
-
-
-def _added(answers: Iterator[Any]) -> Any:
-    total: Any = None
-    for answer in answers:
-        total = answer if total is None else tuple(a + b for a, b in zip(total, answer, strict=True))
-    return total
 
 
 def _begun(part: Any, number: int, told: _Begin, state: None) -> tuple[Any, _State]:

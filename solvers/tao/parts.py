@@ -103,9 +103,7 @@ def in_step(rows: Any, reader: Reader, runs: Sequence[Asked]) -> list[Any]:
     firsts = np.concatenate([[0], np.cumsum(rows.sizes)])
     while questions:
         asked = list(questions)
-        total: list[Any] = []
-        for answers in rows.each(_answers, (reader, firsts, [questions[k] for k in asked])):
-            total = [_added(own, more) for own, more in zip(total, answers, strict=True)] if total else list(answers)
+        total = rows.sum(_answers, (reader, firsts, [questions[k] for k in asked]))
         for k, answer in zip(asked, total, strict=True):
             go_on(k, answer)
     return found
@@ -115,15 +113,6 @@ def _answers(part: Any, number: int, shared: Any) -> tuple[Any, ...]:
     reader, firsts, questions = shared
     rows = reader(part)
     return tuple(function(rows, int(firsts[number]), told) for function, told in questions)
-
-
-def _added(own: Any, more: Any) -> Any:
-    """The sum of arrays, or of tuples of arrays."""
-    if hasattr(own, "plus"):
-        return own.plus(more)
-    if isinstance(own, tuple):
-        return tuple(a + b for a, b in zip(own, more, strict=True))
-    return own + more
 
 
 @dataclass(frozen=True)

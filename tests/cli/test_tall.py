@@ -34,7 +34,7 @@ def test_files_are_fitted_and_some_parts_held_out(folder, tmp_path, capsys):
     ("words", "message"),
     [
         (["--target", "y", "--sep", ","], "--sep is for text files"),
-        (["--target", "y", "--method", "srt"], "--method must be one that reads parts"),
+        (["--target", "y", "--method", "gradtree"], "--method must be one that reads parts"),
         (["--target", "z"], "must name columns of the table; got 'z'"),
         (["--target", "y", "--passes", "0"], "--passes must be at least 1; got 0"),
     ],

@@ -132,10 +132,7 @@ def fit_parts(
                 read: Any = Reader.of(options, begun)
                 if rows.store is not None:
                     rows, read = rows.stored(read), _as_they_are
-                go_on = {"tree": over_tree, "soft": over_soft, "forest": over_forest, "boosted": over_boosted}[
-                    options.recipe.parts
-                ]
-                go_on(options, rows, begun, read, passes, checkpoint)
+                GO_ON[options.recipe.parts](options, rows, begun, read, passes, checkpoint)
             cut_short = interrupted()
     except Exception:
         fits.clear(options, *options.__dict__)
