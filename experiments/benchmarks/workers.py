@@ -1,10 +1,10 @@
 """Rows shared out over workers: a tree of TAO on a Dask cluster of this machine, measured beside a simulation.
 
 A million generated rows of 30 features in Parquet files, TAO's tree of depth 6 with linear leaves, one pass. The fit by
-threads of one process says what each round's parts compute, what is told and what comes back; a round of nothing says
-what the cluster takes for a part. From these the simulation has the seconds of any number of workers: they hear the
-news one after another, work through their parts one at a time, and their answers share the way back. Workers beyond the
-cores of this machine share its cores, in the simulation as here.
+one thread says what each round's blocks of parts take, what is told and what comes back; a round of nothing says what
+the cluster takes for a block. From these the simulation has the seconds of any number of workers: they hear the news
+one after another, take one block after another, and their answers share the way back. Workers beyond the cores of this
+machine share its cores, in the simulation as here.
 
 With ``--kill``, in place of all that: a table in parts on workers of limited memory, one of which is killed in the
 middle, beside the same fit in one process.
@@ -35,12 +35,11 @@ MANY = (1, 10, 100, 1000)
 
 
 class Round(NamedTuple):
-    """Seconds of each part's work, bytes told and bytes back, seconds of the round, and until the next one."""
+    """Seconds of each block of parts, reading with them, bytes told to a block and back, seconds until the next one."""
 
-    parts: tuple[float, ...]
+    blocks: tuple[float, ...]
     told: int
-    back: tuple[int, ...]
-    whole: float
+    back: int
     between: float
 
 
@@ -48,34 +47,45 @@ class Timed(opttree.Rows):
     """`Rows` that note their rounds."""
 
     def watched(self) -> list[Round]:
-        """The rounds so far, from the first call on."""
+        """The rounds so far."""
         rounds: list[Round] = self.__dict__.setdefault("rounds", [])
         return rounds
 
-    def each(self, function: Callable[..., Any], shared: Any) -> Generator[Any]:
-        """As that of `Rows`, with clocks."""
-        rounds, began = self.watched(), time.perf_counter()
+    def _noted(self, seconds: list[float], shared: Any, back: int, began: float) -> None:
+        rounds = self.watched()
         if rounds:
             rounds[-1] = rounds[-1]._replace(between=began - self.__dict__["ended"])
-        seconds, back = [], []
-        for own, result in super().each(_timed, (function, shared)):
-            seconds.append(own)
-            back.append(_bytes(result))
-            yield result
+        rounds.append(Round(tuple(seconds), _bytes(shared), back, 0.0))
         self.__dict__["ended"] = time.perf_counter()
-        rounds.append(Round(tuple(seconds), _bytes(shared), tuple(back), self.__dict__["ended"] - began, 0.0))
+
+    def each(self, function: Callable[..., Any], shared: Any) -> Generator[Any]:
+        """As that of `Rows`, with a clock."""
+        began = time.perf_counter()
+        results = list(super().each(function, shared))
+        count = len(self._blocks)
+        own = (time.perf_counter() - began) / count
+        self._noted([own] * count, shared, _bytes(results) // count, began)
+        yield from results
+
+    def sum(self, function: Callable[..., Any], shared: Any, states: list[Any] | None = None) -> Any:
+        """As that of `Rows`, with clocks."""
+        began = time.perf_counter()
+        self.__dict__["clocks"] = []
+        result = super().sum(function, shared, states)
+        self._noted(self.__dict__["clocks"], shared, _bytes(result), began)
+        return result
+
+    def _come(self, result: Any, number: int) -> Any:
+        self.__dict__.setdefault("clocks", []).append(time.perf_counter() - self.__dict__.get("last", 0.0))
+        self.__dict__["last"] = time.perf_counter()
+        return super()._come(result, number)
+
+    def _new_round(self, shared: Any) -> Any:
+        self.__dict__["last"] = time.perf_counter()
+        return super()._new_round(shared)
 
 
-def _timed(part: Any, number: int, shared: Any) -> tuple[float, Any]:
-    function, told = shared
-    began = time.thread_time()
-    result = function(part, number, told)
-    return time.thread_time() - began, result
-
-
-def simulated(
-    rounds: list[Round], workers: int, cores: int, latency: float, bits: float, task: float, read: float
-) -> float:
+def simulated(rounds: list[Round], workers: int, cores: int, latency: float, bits: float, task: float) -> float:
     """Seconds of the rounds on workers.
 
     Parameters
@@ -89,29 +99,24 @@ def simulated(
     bits : float
         Bits a second of the centre's link.
     task : float
-        Seconds that the scheduler takes for a part, one after another.
-    read : float
-        Seconds in which a part is read.
+        Seconds that the scheduler takes for a block, one after another.
 
     Returns
     -------
     float
         Seconds.
     """
-    total, slower = 0.0, max(workers / cores, 1.0)
+    total, slower, rate = 0.0, max(workers / cores, 1.0), bits / 8.0
     for one in rounds:
-        rate = bits / 8.0
-        # the news goes out to one worker after another; a worker's parts are every so many
-        free = latency + one.told / rate * (1.0 + np.arange(workers))
-        arrived = np.empty(len(one.parts))
-        for number, seconds in enumerate(one.parts):
-            w = number % workers
-            begun = max(free[w], (number + 1) * task)
-            free[w] = begun + slower * (seconds + read)
+        free = latency + one.told / rate * (1.0 + np.arange(workers))  # the news goes to one worker after another
+        arrived = np.empty(len(one.blocks))
+        for number, seconds in enumerate(one.blocks):
+            w = int(np.argmin(free))
+            free[w] = max(free[w], (number + 1) * task) + slower * seconds
             arrived[number] = free[w] + latency
         link = 0.0
-        for number in np.argsort(arrived):
-            link = max(link, arrived[number]) + one.back[number] / rate
+        for when in np.sort(arrived):
+            link = max(link, when) + one.back / rate
         total += link + one.between
     return total
 
@@ -193,17 +198,16 @@ def main(
         fitted(table, depth)
         here = time.perf_counter() - began
         rounds = table.watched()
-        read = sum(one.whole - sum(one.parts) for one in rounds) / (len(rounds) * len(table))
-        outside = here - sum(one.whole + one.between for one in rounds)
+        outside = here - sum(sum(one.blocks) + one.between for one in rounds)
         yield {
             "fit": "one thread",
             "seconds": here,
             "rounds": len(rounds),
             "parts": len(table),
-            "MB told": sum(one.told for one in rounds) / 2**20,
-            "MB back": sum(sum(one.back) for one in rounds) / 2**20,
-            "s in parts": sum(sum(one.parts) for one in rounds),
-            "s of reading": read * len(rounds) * len(table),
+            "blocks": len(rounds[-1].blocks),
+            "MB told": sum(one.told * len(one.blocks) for one in rounds) / 2**20,
+            "MB back": sum(one.back * len(one.blocks) for one in rounds) / 2**20,
+            "s in blocks": sum(sum(one.blocks) for one in rounds),
             "s at the centre": outside + sum(one.between for one in rounds),
         }
     for count in workers:
@@ -214,17 +218,16 @@ def main(
         ):
             table = opttree.Rows(files, "y", rows=part, client=client, store=store)
             fitted(table, depth)  # workers compile, or load what is compiled
-            list(table.each(nothing, ()))
+            empty = opttree.Rows([(np.zeros((1, 1)), np.zeros(1))] * len(table), client=client)
+            empty.sum(nothing, ())
             began = time.perf_counter()
             for _ in range(EMPTY_ROUNDS):
-                list(table.each(nothing, ()))
-            task = (time.perf_counter() - began) / (EMPTY_ROUNDS * len(table)) - read * max(
-                1.0 / min(count, cores), 0.0
-            )
+                empty.sum(nothing, ())
+            task = (time.perf_counter() - began) / (EMPTY_ROUNDS * len(rounds[-1].blocks))
             began = time.perf_counter()
             fitted(table, depth)
             seconds = time.perf_counter() - began
-        told = outside + simulated(rounds, count, cores, 0.0001, 10e9, max(task, 0.0), read)
+        told = outside + simulated(rounds, count, cores, 0.0001, 10e9, task)
         yield {
             "workers": str(count),
             "measured s": seconds,
@@ -235,5 +238,5 @@ def main(
     for latency, bits in NETWORKS:
         row: Row = {"network": f"{1e3 * latency:g} ms, {bits / 1e9:g} Gbit/s"}
         for count in MANY:
-            row[f"{count} workers, s"] = outside + simulated(rounds, count, count, latency, bits, max(task, 0.0), read)
+            row[f"{count} workers, s"] = outside + simulated(rounds, count, count, latency, bits, task)
         yield row

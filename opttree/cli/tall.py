@@ -59,9 +59,8 @@ def fit(args: argparse.Namespace, make: Any) -> tuple[Any, str]:
         task = args.task or _task(rows)
         model = make(task)
         if not hasattr(model, "fit_chunks"):
-            raise ValueError(
-                f"--method must be one that reads parts: tao, forest, boosted, srt, orrt, get, sdtr; got {args.method!r}"
-            )
+            reading = "tao, forest, boosted, srt, orrt, get, sdtr"
+            raise ValueError(f"--method must be one that reads parts: {reading}; got {args.method!r}")
         began = time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InterruptedFitWarning)
