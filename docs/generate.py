@@ -43,6 +43,28 @@ LEADERS = {
         "rf": "random forest", "cart": "CART",
     },
 }  # fmt: skip
+PROVERS = (  # report, question, labels of its solvers
+    (
+        "exact_evening",
+        "The best tree of depth 2 or 3, all thresholds, in 4 s",
+        {"BranchAndBound": "opttree", "pycontree": "pycontree", "pystreed": "pystreed", "gosdt": "gosdt"},
+    ),
+    (
+        "exact_deep",
+        "The same at depth 4 and 5, in 4 s",
+        {"BranchAndBound": "opttree", "pycontree": "pycontree", "pystreed": "pystreed", "gosdt": "gosdt"},
+    ),
+    (
+        "proofs_full",
+        "Search against mixed-integer programs (HiGHS), small tables, 5 seeds",
+        {"branch and bound": "search", "MIP, hyperflow": "program of subsets", "MIP, flow": "program of flows"},
+    ),
+    (
+        "policy_evening",
+        "The best policy: which of several actions for each row, in 10 s",
+        {"branch and bound": "search", "MIP, hyperflow": "program of subsets", "MIP, flow": "program of flows"},
+    ),
+)
 METRICS = {"test_r2": "test R2", "test_accuracy": "test accuracy"}
 PRINTED = (  # report, what it is, published method, depth, data set or mean, another method beside it
     ("get_table8_shallow", "GET, Table 8: training R2 at depth 2, 16 sets", "GET", 2, "mean", "CART"),
@@ -85,6 +107,7 @@ def write(folder: Path) -> None:
         "methods": methods,
         "unlisted": unlisted,
         "leaderboards": leaderboards,
+        "papers": papers,
         "race": race,
         "scale": scale,
         "growth": growth,
@@ -183,8 +206,8 @@ def leaderboards() -> str:
     return "\n".join(parts)
 
 
-def headline() -> str:
-    """The README's table: the leaderboards' means, and the papers' tables beside what they printed."""
+def leaders() -> str:
+    """Means over data sets of the leaderboards' methods, for the README."""
     rows = []
     for folder, methods in LEADERS.items():
         numbers = pd.read_csv(RESULTS / folder / "numbers.csv")
@@ -194,6 +217,25 @@ def headline() -> str:
         told = ", ".join(f"{methods[key]} {_short(board.loc[key, 'ours'])}" for key in best)
         title = BOARDS[folder].replace("methods marked * tuned", "tuned alike")
         rows.append((f"{title}: mean {METRICS[metric]} of {board['runs'].max():.0f} sets", told, folder))
+    return _table(("question", "answer", "report"), _linked(rows))
+
+
+def provers() -> str:
+    """How many problems each solver proves, for the README."""
+    rows = []
+    for folder, what, solvers_named in PROVERS:
+        proofs = pd.read_csv(RESULTS / folder / "proofs.csv").set_index("solver")
+        told = [
+            f"{label} {proofs.loc[name, 'proved, every seed']} of {proofs.loc[name, 'problems']}"
+            for name, label in solvers_named.items()
+        ]
+        rows.append((what, ", ".join(told), folder))
+    return _table(("question", "proved", "report"), _linked(rows))
+
+
+def papers() -> str:
+    """The papers' tables: what is printed, the preset and the default."""
+    rows = []
     for folder, what, method, depth, dataset, rival in PRINTED:
         numbers = pd.read_csv(RESULTS / folder / "numbers.csv")
         here = numbers[(numbers["metric"] == numbers["metric"].iloc[0]) & (numbers["dataset"] == dataset)]
@@ -201,12 +243,16 @@ def headline() -> str:
         part = here[here["published"] == method]
         roles = part.set_index("role")["ours"]
         preset = _short(roles["printed"]) if "printed" in roles else f"{_short(roles['reduced'])} (reduced)"
-        printed = _short(part["paper"].dropna().iloc[0])
-        told = f"printed {printed}, the paper's method {preset}, default {_short(roles['default'])}"
         beside = here.loc[here["method"] == rival, "ours"]
-        rows.append((what, told if beside.empty else f"{told}; {rival} {_short(beside.iloc[0])}", folder))
-    links = [(what, told, f"[{name}](experiments/results/{name}/report.md)") for what, told, name in rows]
-    return _table(("what", "figures", "report"), links)
+        told = "" if beside.empty else f"{rival} {_short(beside.iloc[0])}"
+        link = f"[{folder}](../generated/reports/{folder}.md)"
+        rows.append((what, _short(part["paper"].dropna().iloc[0]), preset, _short(roles["default"]), told, link))
+    return _table(("table", "printed", "the paper's method, run here", "our default", "beside it", "report"), rows)
+
+
+def _linked(rows: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Rows of the README, whose last cells are reports."""
+    return [(what, told, f"[report](experiments/results/{name}/report.md)") for what, told, name in rows]
 
 
 def _short(value: float) -> str:

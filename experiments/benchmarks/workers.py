@@ -193,6 +193,7 @@ def main(
         return
     cores = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory(dir=folder) as store:
+        fitted(opttree.Rows(files, "y", rows=part, n_jobs=1), depth)  # compiles
         table = Timed(files, "y", rows=part, n_jobs=1, store=store)
         began = time.perf_counter()
         fitted(table, depth)

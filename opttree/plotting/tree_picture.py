@@ -12,9 +12,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, to_rgb
+from matplotlib.lines import Line2D
+from matplotlib.offsetbox import AnnotationBbox, DrawingArea
+from matplotlib.patches import Circle, Patch, Rectangle
 from numpy.typing import NDArray
 
-from opttree.model.text import gate_text, leaf_text, sides, terms
+from opttree.model.text import chooses, gate_text, leaf_text, sides, terms
 from opttree.model.tree import Tree
 from opttree.runtime.words import number
 
@@ -26,11 +29,15 @@ PLAIN = "#eef1f4"
 CLASSES = mpl.colormaps["tab10"]
 NUMBERS = mpl.colormaps["RdYlBu_r"]
 STRONGEST = 0.6  # share of the full colour in a box
+LINE = 1.2  # font sizes from a line to the next
+MOST_CLASSES = 10  # in the legend, and in different colours
 
 
 @dataclass(frozen=True)
 class Box:
-    """What is drawn of a node, from the most to the least that it may say; "" is a dot."""
+    """What is drawn of a node, from the most to the least that it may say; "" is a dot. The last line of a text that
+    ends with a new line is empty: a bar stands there.
+    """
 
     texts: tuple[str, ...]
     color: Any
@@ -69,10 +76,16 @@ def draw_tree(
                     markeredgewidth=0.5, zorder=3)  # fmt: skip
             continue
         style = {"boxstyle": "round,pad=0.3", "facecolor": box.color, "edgecolor": edge, "linewidth": 0.8}
-        ax.text(x, y, text, fontsize=font_size, ha="center", va="center", zorder=3, bbox=style, parse_math=False)
+        ax.text(x, y, text, fontsize=font_size, ha="center", va="center", zorder=3, bbox=style, parse_math=False,
+                linespacing=LINE)  # fmt: skip
+        if text.endswith("\n"):
+            ax.add_artist(_bar(tree, node, text, font_size, (x, y)))
     notes = [gate_text(tree, 3)] if tree.mixture else []
     if tree.spread is not None and any(f < 0 for f in tree.feature):
         notes.append("sums of features: weight x standard deviation, the largest terms; yes: the sum is low")
+    if tree.classes is not None and tree.n_outputs <= MOST_CLASSES and any(text for text, _size in chosen.values()):
+        named = [Patch(color=CLASSES(k), label=str(name)) for k, name in enumerate(tree.classes)]
+        ax.legend(handles=named, loc="upper left", fontsize=font, frameon=False, handlelength=1.0, borderaxespad=0.2)
     ax.set_xlim(-0.5, width - 0.5)
     ax.set_ylim(0.5 - height, 0.5)
     ax.axis("off")
@@ -109,13 +122,13 @@ def is_end(tree: Tree, node: int, max_depth: int | None) -> bool:
 
 def box_of(tree: Tree, node: int, names: Sequence[str], in_words: bool, max_depth: int | None) -> Box:
     """What to draw of a node."""
-    share = "" if tree.share is None else f"\n{100 * tree.share[node]:.3g} % of samples"
+    share = "" if tree.share is None else f"\n{percent(tree.share[node])} of rows\n"
     color, end = color_of(tree, node), is_end(tree, node, max_depth)
     if end and node < tree.n_branches:
         below = leaves_below(tree)[node]
         return Box((f"... ({below} leaves){share}", f"... ({below} leaves)", f"({below})", ""), color, end)
     if end:
-        texts = [_lines(leaf_text(tree, node, names, 3, most)) for most in (3, 2, 1)]
+        texts = [_lines(answer_text(tree, node, names, most)) for most in (3, 2, 1)]
         short = short_answer(tree, node)
         return Box((texts[0] + share, *texts, f"{short}{share}", short, ""), color, end)
     texts = [split_text(tree, node, names, most, in_words) for most in (3, 2, 1)]
@@ -138,6 +151,43 @@ def split_text(tree: Tree, node: int, names: Sequence[str], most: int, in_words:
     rows = [f"{sizes[k] / largest:+.2f} {names[k]}" for k in chosen]
     more = np.count_nonzero(sizes) - len(chosen)
     return "\n".join([*rows, *([f"+ {more} more"] if more else [])])
+
+
+def percent(share: float) -> str:
+    """A share as people write it: 65 %, .22 %, and 100 % only for all."""
+    whole = 100.0 * share
+    if min(abs(share), abs(share - 1.0)) < 1e-9:  # none or all, to rounding
+        return f"{whole:.0f} %"
+    return f"{min(whole, 99.0):.0f} %" if whole >= 9.5 else f"{whole:.2g} %"
+
+
+def answer_text(tree: Tree, node: int, names: Sequence[str], most: int) -> str:
+    """What a leaf answers: a class and how sure it is, a number, or its equation."""
+    values = tree.kept_leaves[0][node - tree.n_branches]
+    if tree.classes is None or tree.linear_leaves or chooses(tree):
+        return leaf_text(tree, node, names, 3, most)
+    k = int(np.argmax(values))
+    return f"{tree.classes[k]}: {percent(float(values[k]))}"
+
+
+def _bar(tree: Tree, node: int, text: str, font: float, place: tuple[float, float]) -> AnnotationBbox:
+    """The shares of the classes at a node; of a number its place between the lowest and the highest leaf."""
+    lines = text.split("\n")
+    wide, tall = 0.5 * font * max(map(len, lines)), 0.42 * font
+    area = DrawingArea(wide, tall)
+    mean = mean_answers(tree)
+    if tree.classes is not None:
+        shares = np.clip(mean[node], 0.0, None)
+        ends = np.concatenate([[0.0], np.cumsum(shares)]) * wide / max(float(shares.sum()), 1e-300)
+        for k, (left, right) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+            area.add_artist(Rectangle((left, 0.0), right - left, tall, color=CLASSES(k % 10), linewidth=0.0))
+    else:
+        leaves = mean[tree.n_branches :, 0]
+        at = wide * float(Normalize(leaves.min(), leaves.max())(mean[node, 0])) if np.ptp(leaves) > 0.0 else 0.5 * wide
+        area.add_artist(Line2D([0.0, wide], [0.5 * tall] * 2, color="#9aa7b4", linewidth=0.8))
+        area.add_artist(Circle((at, 0.5 * tall), 0.5 * tall, color="#33485c"))
+    below = (0.0, -0.5 * LINE * font * (len(lines) - 1))
+    return AnnotationBbox(area, place, below, boxcoords="offset points", frameon=False, pad=0.0, zorder=4)
 
 
 def short_answer(tree: Tree, node: int) -> str:

@@ -29,7 +29,7 @@ def test_tree_shows_weights_values_and_shares(rng):
     model = TAORegressor(2, random_state=0).fit(X, np.where(X[:, 0] > 0, 5.0, X[:, 1]))
     ax = plotting.plot_tree(model, feature_names=["alpha", "beta", "gamma"])
     assert "alpha" in texts(ax)
-    assert "100 % of samples" in texts(ax)
+    assert "100 % of rows" in texts(ax)
     assert len([t for t in ax.texts if "yes" not in t.get_text() and t.get_text() != "no"]) >= model.tree_.n_nodes
     ax.figure.canvas.draw()
 
