@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import matplotlib as mpl
@@ -179,7 +180,7 @@ def _bar(tree: Tree, node: int, text: str, font: float, place: tuple[float, floa
     if tree.classes is not None:
         shares = np.clip(mean[node], 0.0, None)
         ends = np.concatenate([[0.0], np.cumsum(shares)]) * wide / max(float(shares.sum()), 1e-300)
-        for k, (left, right) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+        for k, (left, right) in enumerate(pairwise(ends)):
             area.add_artist(Rectangle((left, 0.0), right - left, tall, color=CLASSES(k % 10), linewidth=0.0))
     else:
         leaves = mean[tree.n_branches :, 0]

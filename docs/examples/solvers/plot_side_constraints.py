@@ -2,7 +2,7 @@
 Fairness, monotone answers, a budget: side constraints
 ======================================================
 
-Constraints belong to the statement, `solvers.MIP` proves under them, and the picture is what each of them costs.
+A problem holds its side constraints, and `solvers.MIP` proves optima under them. The picture shows what each of them costs.
 """
 
 # %%
