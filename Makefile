@@ -32,6 +32,8 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/python docs/tools/prose.py
+	$(BIN)/proselint check --config .proselint.json README.md CONTRIBUTING.md SECURITY.md docs/*.md docs/guide docs/methods docs/research
 
 docs: $(VENV)/.installed
 	$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html docs docs/_build/html

@@ -40,6 +40,7 @@ import check  # noqa: E402
 import decision  # noqa: E402
 import generate  # noqa: E402
 import house  # noqa: E402
+import prose  # noqa: E402
 
 
 @pytest.mark.usefixtures("one_sandbox")
@@ -198,3 +199,10 @@ def test_checker_finds_what_is_wrong(tmp_path):
         "gallery/d.html: took 1:2.5",
         'gallery/d.html: url("//example.org/a.png',
     ]
+
+
+def test_long_sentences_are_found():
+    short = "One idea a sentence; and one more. `x; y; z` is code.\n\n| a; b; c |\n"
+    assert not list(prose.too_long(short))
+    text = f"Short.\n\n- An item.\n- Another; with; two.\n\n{'word ' * 46}end.\n\n```python\n{'word ' * 60}\n```\n"
+    assert [line for line, _sentence in prose.too_long(text)] == [4, 6]

@@ -2,7 +2,7 @@
 Fairness, monotone answers, a budget: side constraints
 ======================================================
 
-A problem holds its side constraints, and `solvers.MIP` proves optima under them. The picture shows what each of them costs.
+A problem holds its side constraints, and `solvers.MIP` proves optima under them. The picture shows what each costs.
 """
 
 # %%
