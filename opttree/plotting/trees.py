@@ -138,7 +138,11 @@ def plot_importances(
     ax.barh(np.arange(len(labels)), sizes, color=["#4c6a87"] * len(shown) + ["#b9c3cd"] * bool(rest.size))
     ax.set_yticks(np.arange(len(labels)), labels)
     ax.invert_yaxis()
-    ax.set_xlabel("importance")
+    recipe = getattr(model, "recipe", None)
+    kind = (
+        "" if recipe is None else ": share of the explained variance" if recipe.importances is None else ": by weights"
+    )
+    ax.set_xlabel(f"importance{kind}")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 

@@ -5,9 +5,11 @@ import json
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.offsetbox import AnnotationBbox
 
 from opttree import TAOClassifier, TAORegressor, plotting
 from opttree.plotting.traces import GAP_FLOOR
+from opttree.plotting.tree_picture import percent
 from solvers import TAO, Chain, GradTree, RandomInit, solve
 from tests.conftest import regression_problem
 from tests.solvers.core.test_driver import Script
@@ -74,6 +76,8 @@ def test_partition_of_two_features(rng, labels):
     y = X[:, 0] + X[:, 2] > 0
     model = TAOClassifier(2).fit(X, y) if labels else TAORegressor(2, leaves="linear").fit(X, y.astype(float))
     ax = plotting.plot_partition(model, X, y if labels else y.astype(float), features=(0, 2))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x0", "x2")
+    ax = plotting.plot_partition(model, X)  # the two features that matter
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x0", "x2")
     with pytest.raises(ValueError, match="features must be two different columns"):
         plotting.plot_partition(model, X, features=(0, 3))
@@ -217,3 +221,20 @@ def test_pages_hold_the_tree_and_nothing_from_elsewhere(rng):
     assert data["nodes"][0]["share"] == "100 % of the training rows"
     with pytest.raises(ValueError, match="open_levels must be"):
         model.tree_.to_html(open_levels=-1)
+
+
+def test_boxes_have_bars_of_shares_and_a_legend_of_classes(rng):
+    X = rng.normal(size=(300, 2))
+    model = TAOClassifier(2, splits="axis", random_state=0).fit(X, np.where(X[:, 0] > 0, "yes!", "no!"))
+    ax = plotting.plot_tree(model)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["no!", "yes!"]
+    bars = [artist for artist in ax.artists if isinstance(artist, AnnotationBbox)]
+    assert len(bars) == model.tree_.n_nodes
+    ax.figure.canvas.draw()
+    widths = [part.get_width() for part in bars[-1].offsetbox.get_children()]
+    shares = np.mean(X[:, 0] > 0)
+    np.testing.assert_allclose(widths[1] / sum(widths), shares, atol=0.02)  # leaves are shrunk
+    assert percent(0.6479) == "65 %"
+    assert percent(0.0022) == "0.22 %"
+    assert percent(0.9999) == "99 %"
+    assert percent(1.0 - 1e-15) == "100 %"
