@@ -82,8 +82,9 @@ class CompiledModel:
         Parameters
         ----------
         row : array-like of shape (p,), or mapping
-            Numbers in the order of the features; of a model of a table, entries in the order of ``columns``, or a
-            mapping from their names (a dict, a row of pandas). With an encoding, a column may be missing.
+            Numbers in the order of the features; of a model of a table, entries in the order of ``columns`` or of all
+            columns of the table, or a mapping from their names (a dict, a row of pandas). With an encoding, a column
+            may be missing.
 
         Returns
         -------
@@ -170,6 +171,8 @@ class _Columns:
             given = [row.get(name) for name in self.names]
         else:
             given = list(row)
+            if len(given) == len(self.encoding.columns):
+                given = [given[read.number] for read in self.read_]
             if len(given) != len(self.names):
                 raise ValueError(f"row must have {len(self.names)} entries, see columns; got {len(given)}")
         texts = [

@@ -63,6 +63,7 @@ def test_rows_of_tables(backend, splits):
     rows = frame.to_dict("records")
     np.testing.assert_allclose([fast.predict_one(row) for row in rows], want, rtol=1e-12)
     assert fast.predict_one(frame[fast.columns].iloc[3].tolist()) == pytest.approx(want[3])
+    assert fast.predict_one(frame.iloc[3].tolist()) == pytest.approx(want[3])  # all columns of the table
     other = {"town": "Ulm", "day": datetime.date(2022, 5, 1)}  # all else is missing
     full = pd.DataFrame([{**dict.fromkeys(frame.columns), **other}]).astype({"size": float, "noise": float})
     assert fast.predict_one(other) == pytest.approx(model.predict(full)[0])
