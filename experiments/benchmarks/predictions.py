@@ -1,7 +1,8 @@
 """Microseconds of a prediction: every estimator, fitted to 3,000 rows of elevators, beside ONNX Runtime and LightGBM.
 
-One row as an array, and as a DataFrame of a model that was fitted to one, and a thousand and 200,000 rows (ms), by one thread; medians of repeated calls.
-"One row, compiled" is `opttree.compile`, "ONNX" the exported model in ONNX Runtime, of one row and of a thousand (ms).
+One row as an array, and as a DataFrame of a model that was fitted to one, and a thousand and 200,000 rows (ms), by one
+thread; medians of repeated calls. "One row, compiled" is `opttree.compile`, "ONNX" the exported model in ONNX Runtime,
+of one row and of a thousand (ms).
 """
 
 from __future__ import annotations
