@@ -8,6 +8,7 @@ of one row and of a thousand (ms).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Annotated, Any
 
@@ -51,11 +52,14 @@ def in_onnx(model: Any, X: np.ndarray) -> tuple[float, float]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(exported.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    one, more = X[:1], X[:1000]
-    return median_seconds(lambda: session.run(None, {name: one}), 50), median_seconds(
-        lambda: session.run(None, {name: more}), 9
-    )
+    names = [one.name for one in session.get_inputs()]
+
+    def fed(rows: np.ndarray) -> dict[str, np.ndarray]:
+        """All columns as one input, or each column that the model reads as one."""
+        return {names[0]: rows} if len(names) == 1 else {name: rows[:, [int(name[1:])]] for name in names}
+
+    one, more = fed(X[:1]), fed(X[:1000])
+    return median_seconds(lambda: session.run(None, one), 50), median_seconds(lambda: session.run(None, more), 9)
 
 
 def timed(model: Any, of_frame: Any, X: np.ndarray, many: np.ndarray, *, ours: bool) -> Row:
@@ -63,8 +67,9 @@ def timed(model: Any, of_frame: Any, X: np.ndarray, many: np.ndarray, *, ours: b
     one, frame = X[:1].copy(), pd.DataFrame(X[:1]).add_prefix("x")
     compiled = onnx_one = onnx_more = float("nan")
     if ours:
-        quick, x = opttree.compile(model), X[0].copy()
-        compiled = median_seconds(lambda: quick.predict_one(x), 200)
+        with suppress(ValueError):  # of trees of quantiles
+            quick, x = opttree.compile(model), X[0].copy()
+            compiled = median_seconds(lambda: quick.predict_one(x), 200)
         onnx_one, onnx_more = in_onnx(model, X)
     return {
         "array, us": 1e6 * median_seconds(lambda: model.predict(one), 50),
