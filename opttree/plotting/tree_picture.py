@@ -86,7 +86,11 @@ def draw_tree(
         notes.append("sums of features: weight x standard deviation, the largest terms; yes: the sum is low")
     if tree.classes is not None and tree.n_outputs <= MOST_CLASSES and any(text for text, _size in chosen.values()):
         named = [Patch(color=CLASSES(k), label=str(name)) for k, name in enumerate(tree.classes)]
-        ax.legend(handles=named, loc="upper left", fontsize=font, frameon=False, handlelength=1.0, borderaxespad=0.2)
+        legend = ax.legend(
+            handles=named, loc="upper left", fontsize=font, frameon=False, handlelength=1.0, borderaxespad=0.2
+        )
+        for label in legend.get_texts():
+            label.set_parse_math(False)
     ax.set_xlim(-0.5, width - 0.5)
     ax.set_ylim(0.5 - height, 0.5)
     ax.axis("off")
@@ -123,7 +127,7 @@ def is_end(tree: Tree, node: int, max_depth: int | None) -> bool:
 
 def box_of(tree: Tree, node: int, names: Sequence[str], in_words: bool, max_depth: int | None) -> Box:
     """What to draw of a node."""
-    share = "" if tree.share is None else f"\n{percent(tree.share[node])} of rows\n"
+    share = "" if tree.share is None else f"\n{percent(tree.share[node])} of rows" + "\n" * has_bars(tree)
     color, end = color_of(tree, node), is_end(tree, node, max_depth)
     if end and node < tree.n_branches:
         below = leaves_below(tree)[node]
@@ -152,6 +156,12 @@ def split_text(tree: Tree, node: int, names: Sequence[str], most: int, in_words:
     rows = [f"{sizes[k] / largest:+.2f} {names[k]}" for k in chosen]
     more = np.count_nonzero(sizes) - len(chosen)
     return "\n".join([*rows, *([f"+ {more} more"] if more else [])])
+
+
+def has_bars(tree: Tree) -> bool:
+    """Whether leaves tell shares of few classes, or means of one number: constant ones, of which a row has one."""
+    numbers = tree.n_outputs == 1 if tree.classes is None else tree.n_outputs <= MOST_CLASSES
+    return numbers and not tree.linear_leaves and not tree.mixture and bool(np.isfinite(tree.values).all())
 
 
 def percent(share: float) -> str:

@@ -35,8 +35,9 @@ def plot_tree(
     fontsize: float = 8.0,
 ) -> Axes:
     """Draw a tree: a branch shows its condition and its share of the rows, a leaf its value or the largest terms of its
-    equation, coloured by the answer: by class, the paler the less sure, or from low (blue) to high (red) numbers. A bar
-    in each box shows the shares of the classes, or where its mean lies between the lowest and the highest leaf.
+    equation, coloured by the answer: by class, the paler the less sure, or from low (blue) to high (red) numbers. Where
+    leaves are constants, a bar in each box shows the shares of at most ten classes, or where the mean lies between the
+    lowest and the highest leaf.
 
     A sum of features shows its largest terms as weight times standard deviation of the feature, the largest scaled to
     1, if the tree stores deviations (`Tree.spread`; fitted trees do). Boxes say as much as there is room for, level by

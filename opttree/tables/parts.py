@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -40,7 +40,6 @@ __all__ = ["Rows", "Traffic"]
 Floats = NDArray[np.float64]
 ROWS = 262_144
 BLOCK = 1 / 3  # times the root of the number of parts: those that are added up in one place
-ATTEMPTS = 5  # at a block that a cluster has lost with a worker
 
 
 @dataclass
@@ -134,7 +133,7 @@ class Rows:
         names = () if target is None else (target,) if isinstance(target, str) else tuple(target)
         self._columns = Columns(names, isinstance(target, str) or len(names) == 1, weight)
         self.n_jobs, self.client, self.store, self.traffic = n_jobs, client, store, Traffic()
-        self.watch: Callable[[int], None] | None = None  # told after each part of a round how many there have been
+        self.watch: Callable[[int], None] | None = None  # told how many parts of a round there have been
         self._parts: list[Any] = list(self._parts_of(source, int(rows)))
         self._sizes: list[int] | None = None
         self._held: dict[
@@ -437,6 +436,13 @@ class Rows:
         return table
 
     @property
+    def turns(self) -> int:
+        """Parts that one of those who work must go through, one after another, at most."""
+        if (self.client or cluster.client()) is None:
+            return -(-len(self) // self.width)
+        return -(-len(self._blocks) // self.width) * len(self._blocks[0])
+
+    @property
     def width(self) -> int:
         """Parts worked on at a time: threads of this process, or of all workers of the cluster."""
         client = self.client or cluster.client()
@@ -492,10 +498,10 @@ class Rows:
     ) -> Generator[Any]:
         """``work`` of each block on a cluster, a task for a block; what a lost worker had is read and done again."""
         blocks = self._blocks
-        submit = partial(client.submit, pure=False, retries=ATTEMPTS)
+        submit = partial(client.submit, pure=False)
         for number, block in enumerate(blocks):
             if number not in self._held and all(isinstance(self._parts[part], Delayed) for part in block):
-                parts = client.compute([self._parts[part].part for part in block], retries=ATTEMPTS)
+                parts = client.compute([self._parts[part].part for part in block])
                 self._held[number] = submit(_together, *parts)
         sent = client.submit(_same, shared, pure=False)
         futures: list[Any] = []
@@ -607,4 +613,6 @@ def _bytes(value: Any) -> int:
         return sum(_bytes(one) for one in value)
     if isinstance(value, dict):
         return sum(_bytes(one) for one in value.values())
+    if is_dataclass(value) and not isinstance(value, type):
+        return sum(_bytes(getattr(value, one.name)) for one in fields(value))
     return 8 if isinstance(value, (int, float, np.number)) else 0

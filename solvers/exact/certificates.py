@@ -21,7 +21,7 @@ from solvers.core.result import Result, Termination, Trace, TraceRow
 from solvers.exact import BlockBounds, BranchAndBound
 from solvers.exact.blocks import block_bounds, total_weight, words
 from solvers.exact.oblique import ObliqueBranchAndBound
-from solvers.exact.parts import bounds_of_parts
+from solvers.exact.parts import bounds_of_parts, check_classes
 from solvers.mip import MIP
 
 BOUND_RTOL, BOUND_ATOL = 1e-6, 1e-12  # relative to the objective, to one leaf's: differences that are rounding
@@ -100,6 +100,8 @@ def certify(
     tree = as_tree(tree, "tree")
     if blocks != "auto" and not (isinstance(blocks, (int, np.integer)) and blocks >= 1):
         raise ValueError(f"blocks must be 'auto' or an integer >= 1; got {blocks!r}")
+    if chunks is not None and blocks != "auto":
+        raise ValueError(f"blocks must be 'auto' beside chunks, which are the blocks; got {blocks!r}")
     oblique = problem.splits == "axis" and not tree.is_axis_aligned
     stated = problem.restated(splits="oblique") if oblique and chunks is None else problem
     most = options.get("max_splits")
@@ -209,6 +211,7 @@ def _of_chunks(
     counts = np.zeros(tree.n_nodes, np.int64)
     number = 0
     for X, y in chunks.labelled():
+        check_classes(problem, y)
         part = problem.with_rows(X, y, min_leaf=1)
         weight, number = weight + total_weight(part), number + 1
         loss += total_weight(part) * part.mean_loss(tree)

@@ -79,13 +79,14 @@ def bounds_of_parts(
     before = 0.0
     while len(open_parts):
         left = until - now()
-        seconds = math.inf if left == math.inf else max(left * min(rows.width, len(open_parts)) / len(open_parts), 1e-3)
+        some = rows.only(open_parts)
+        seconds = math.inf if left == math.inf else max(left / some.turns, 1e-3)
         if before and seconds < AGAIN * before:
             break
         before = seconds
         told = told._replace(seconds=None if seconds == math.inf else seconds)
         still = set(open_parts.tolist())
-        for number, (bound, proved) in zip(open_parts, rows.only(open_parts).each(_bound, told), strict=True):
+        for number, (bound, proved) in zip(open_parts, some.each(_bound, told), strict=True):
             found[number] = max(found[number], bound)
             if proved:
                 still.discard(int(number))
@@ -98,12 +99,26 @@ def bounds_of_parts(
     return Bounds(losses / total, float(share @ found), trace, blocks, blocks - len(open_parts))
 
 
+def check_classes(problem: TreeProblem, y: NDArray[Any]) -> None:
+    """ValueError for a label that the problem does not have."""
+    if problem.classes is not None and not (known := np.isin(y, problem.classes)).all():
+        other = y[~known][0]
+        raise ValueError(f"y must hold classes of the problem, {problem.classes.tolist()}; got {other!r}")
+
+
 def _stated(part: Any, told: Told) -> TreeProblem | None:
     """The statement on the rows of a part; None where none has weight."""
-    X = part.X.to_numpy(np.float64) if hasattr(part.X, "to_numpy") else np.asarray(part.X, np.float64)
+    X, names = part.X, told.problem.feature_names
+    if hasattr(X, "columns") and names is not None:
+        lacking = [name for name in names if name not in X.columns]
+        if lacking:
+            raise ValueError(f"chunks must have the problem's columns, {', '.join(names)}; {lacking[0]!r} is not there")
+        X = X[list(names)]
+    X = X.to_numpy(np.float64) if hasattr(X, "to_numpy") else np.asarray(X, np.float64)
     y = part.y.ravel() if part.y.ndim == 2 and part.y.shape[1] == 1 else part.y
     if not len(y) or (part.weight is not None and not np.any(part.weight)):
         return None
+    check_classes(told.problem, y)
     return told.problem.with_rows(X, y, part.weight)
 
 

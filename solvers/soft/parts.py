@@ -15,7 +15,8 @@ from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
 from opttree.runtime.clock import seconds_left
 from opttree.statement import L2, TreeProblem
-from solvers.soft.starts import soft_tree
+from solvers.core.result import Termination
+from solvers.soft.starts import soft_start, soft_tree
 
 __all__ = ["Answered", "SoftOverParts"]
 
@@ -52,24 +53,31 @@ class SoftOverParts:
         The statement, on a sample; its penalties are those for all rows.
     mixture : bool
         Whether the tree answers with the mean of its leaves.
+    class_weights : ndarray of shape (K,) or None
+        Weights of the classes that are part of the rows' weights; shares of rows are without them.
     """
 
     rows: Any
     reader: Callable[[Any], records.Rows]
     problem: TreeProblem
     mixture: bool
+    class_weights: Floats | None = None
 
-    def minimised(self, tree: Tree, iterations: int, said: Callable[[int, float], None]) -> tuple[Tree, float]:
+    def minimised(
+        self, tree: Tree, iterations: int, said: Callable[[int, float], None], rng: np.random.Generator
+    ) -> tuple[Tree, float, Termination]:
         """The soft tree after L-BFGS; after Ctrl-C, or where time is up, the best so far.
 
         Parameters
         ----------
         tree : Tree
-            A soft tree of the statement, where descent begins.
+            A soft tree of the statement, where descent begins; one leaf gets random splits.
         iterations : int
             Largest number of iterations.
         said : callable
             Is told the number of each evaluation, and the lowest objective.
+        rng : numpy.random.Generator
+            Random numbers of splits.
 
         Returns
         -------
@@ -77,14 +85,17 @@ class SoftOverParts:
             The soft tree, whose linear leaves answer without bounds.
         objective : float
             Its smooth objective; infinite where there was no time for one evaluation.
+        termination : Termination
+            Why descent ended.
         """
         assert tree.gate is not None
         smooth = SmoothTreeProblem(
-            self.problem.restated(depth=tree.depth),
+            self.problem.restated(depth=tree.depth or self.problem.depth),
             alpha=float(tree.gate),
             aggregation="mixture" if self.mixture else "expected",
         )
-        best = np.asarray(smooth.soften(tree), np.float64)
+        best = np.asarray(soft_start(smooth, tree, None, rng), np.float64)
+        ended = Termination.ITERATION_LIMIT
         lowest, number = np.inf, 0
 
         def evaluated(theta: Floats) -> tuple[float, Floats]:
@@ -99,10 +110,15 @@ class SoftOverParts:
             return value, gradient
 
         try:
-            minimize(evaluated, best, jac=True, method="L-BFGS-B", options={"maxiter": iterations})
-        except (_TimeUpError, KeyboardInterrupt):
-            self.rows.watch = None
-        return soft_tree(smooth, best, mixture=self.mixture, clip=False), lowest
+            found = minimize(evaluated, best, jac=True, method="L-BFGS-B", options={"maxiter": iterations})
+            if found.success:
+                ended = Termination.LOCALLY_OPTIMAL
+        except _TimeUpError:
+            ended = Termination.TIME_LIMIT
+        except KeyboardInterrupt:
+            ended = Termination.INTERRUPTED
+        self.rows.watch = None  # another Ctrl-C does not end the rounds that tell of the tree
+        return soft_tree(smooth, best, mixture=self.mixture, clip=False), lowest, ended
 
     def answered(self, tree: Tree) -> Answered:
         """The loss of a tree, and what else is known of its rows, in one round.
@@ -119,10 +135,11 @@ class SoftOverParts:
         """
         low, high = np.full(self.problem.n_outputs, np.inf), np.full(self.problem.n_outputs, -np.inf)
         loss, share = 0.0, np.zeros(tree.n_nodes)
-        for own, shares, least, most in self.rows.each(_answered, (self.reader, _bare(self.problem), tree)):
+        told = self.reader, _bare(self.problem), tree, self.class_weights
+        for own, shares, least, most in self.rows.each(_answered, told):
             loss, share = loss + own, share + shares
             low, high = np.minimum(low, least), np.maximum(high, most)
-        return Answered(loss, share, low, high)
+        return Answered(loss, share / share[0], low, high)
 
     def _value_and_grad(self, smooth: SmoothTreeProblem, theta: Floats) -> tuple[float, Floats]:
         told = self.reader, _bare(smooth.problem), smooth.alpha, smooth.aggregation, theta
@@ -160,10 +177,13 @@ def _gradient(part: Any, number: int, told: Any) -> tuple[float, Floats]:
 
 
 def _answered(part: Any, number: int, told: Any) -> tuple[float, Floats, Floats, Floats]:
-    reader, problem, tree = told
+    reader, problem, tree, class_weights = told
     stated, mass = _on_part(problem, reader(part))
     if stated is None:
         none = np.full(problem.n_outputs, np.inf)
         return 0.0, np.zeros(tree.n_nodes), none, -none
-    share = tree.node_share(stated.X, stated.w)
-    return mass * stated.mean_loss(tree), mass * share, stated.Y.min(axis=0), stated.Y.max(axis=0)
+    weight = mass * stated.w
+    if class_weights is not None:
+        weight = weight / class_weights[stated.Y[:, 0].astype(np.intp)]
+    share = float(weight.sum()) * tree.node_share(stated.X, weight)
+    return mass * stated.mean_loss(tree), share, stated.Y.min(axis=0), stated.Y.max(axis=0)

@@ -1,6 +1,8 @@
 """Estimators fitted to tables in parts: however they are cut, and beside the fit in memory."""
 
+import os
 import pickle
+import signal
 from functools import partial
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 import opttree
+from solvers.soft import SoftOverParts, parts as soft_parts
 from solvers.tao import Bag, PassesOverParts
 
 X, y = make_friedman1(3000, noise=0.5, random_state=0)
@@ -294,3 +297,49 @@ def test_a_user_array_is_not_changed():
 
 def first_row(part, number, shared):
     return part.X[0]
+
+
+@pytest.mark.parametrize("kind", [opttree.SRTRegressor, opttree.ORRTRegressor])
+def test_soft_trees_whose_sample_says_nothing(kind):
+    rare = np.zeros(len(y))
+    rare[X[:, 0] > 0.95] = 10.0
+    model = kind(max_depth=2, random_state=0).fit_chunks(opttree.Rows((X, rare), rows=700), sample_rows=20, epochs=8)
+    assert model.score(X, rare) > 0.3
+    assert model.tree_.n_branches == 3
+    np.testing.assert_allclose(model.tree_.share, model.tree_.node_share(X))
+
+
+@pytest.mark.parametrize("kind", [opttree.SRTRegressor, opttree.ORRTRegressor])
+def test_penalties_of_soft_trees_count_weights_as_copies(kind, monkeypatch):
+    seen = []
+    whole = SoftOverParts.minimised
+    monkeypatch.setattr(
+        SoftOverParts, "minimised", lambda self, *args: (seen.append(self.problem.penalties), whole(self, *args))[1]
+    )
+    for weight in (None, np.full(len(y), 10.0), np.arange(len(y)) % 4 * 1.0):
+        table = opttree.Rows((X, y) if weight is None else (X, y, weight), rows=700)
+        kind(2, random_state=0).fit_chunks(table, sample_rows=SAMPLE)
+        assert seen[-1] == kind(2, random_state=0).state(X, y, weight)[0].penalties
+
+
+@pytest.mark.parametrize("kind", [opttree.SRTClassifier, opttree.TAOClassifier])
+def test_shares_are_without_weights_of_classes(kind):
+    model = kind(2, random_state=0, class_weight={"high": 8.0, "low": 1.0, "middle": 2.0})
+    model.fit_chunks(opttree.Rows((X, LABELS), rows=700), sample_rows=SAMPLE)
+    np.testing.assert_allclose(model.tree_.share, model.tree_.node_share(X))
+
+
+def test_ctrl_c_in_the_last_round_keeps_the_descent(monkeypatch):
+    answered, sent = soft_parts._answered, []
+
+    def interrupting(*args):
+        if not sent:
+            sent.append(os.kill(os.getpid(), signal.SIGINT))
+        return answered(*args)
+
+    monkeypatch.setattr(soft_parts, "_answered", interrupting)
+    model = opttree.SRTRegressor(2, random_state=0, on_interrupt="keep")
+    with pytest.warns(opttree.InterruptedFitWarning):
+        model.fit_chunks(opttree.Rows((X, y), rows=700, n_jobs=1), sample_rows=500, epochs=3)
+    assert model.score(X, y) > 0.5
+    assert model.result_.termination.name == "ITERATION_LIMIT"

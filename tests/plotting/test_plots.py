@@ -238,3 +238,15 @@ def test_boxes_have_bars_of_shares_and_a_legend_of_classes(rng):
     assert percent(0.0022) == "0.22 %"
     assert percent(0.9999) == "99 %"
     assert percent(1.0 - 1e-15) == "100 %"
+
+
+def test_no_bar_where_shares_are_not_known_and_no_mathematics_in_names(rng, tmp_path):
+    X = rng.normal(size=(300, 2))
+    labels = np.array(["$5 to $10", "$x^{$", "_hidden"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    ax = plotting.plot_tree(TAOClassifier(2, splits="axis", random_state=0).fit(X, labels))
+    ax.figure.savefig(tmp_path / "tree.png")
+    for model in (
+        TAORegressor(2, leaves="linear", random_state=0).fit(X, X[:, 0] * X[:, 1]),
+        random_tree(rng, 2, 2, 2),
+    ):
+        assert not plotting.plot_tree(model).artists

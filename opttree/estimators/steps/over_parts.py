@@ -157,22 +157,24 @@ def over_forest(options: Estimator, rows: Rows, begun: Begun, read: Any, passes:
 
 def over_soft(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
     """A soft tree: L-BFGS on all its variables, with penalties as they are for all rows."""
-    record, tree, n = begun.record, options.result_.tree, float(begun.census.used)
-    if tree.n_branches == 0:
-        return
+    record, tree, census = begun.record, options.result_.tree, begun.census
+    n = max(census.total, float(census.n_rows))  # weights count as repeated rows
     terms = options.recipe.terms(options, np.array([n]), record.problem.n_features, record.scaling.y_scale)
     problem = record.problem.restated(**terms)
-    solver = bridge.solvers.soft.SoftOverParts(rows, read, problem, tree.mixture)
-    tree, lowest = solver.minimised(tree, ITERATIONS * passes, partial(_said, options, rows=rows))
+    solver = bridge.solvers.soft.SoftOverParts(rows, read, problem, tree.mixture, census.class_weights)
+    said = partial(_said, options, rows=rows, word="evaluation")
+    rng = np.random.default_rng(0 if record.seed is None else record.seed)
+    tree, lowest, ended = solver.minimised(tree, ITERATIONS * passes, said, rng)
     known = solver.answered(tree)
     if problem.leaves == "linear" and not problem.is_classification and getattr(options, "clip", False) is not False:
         low, high = (np.tile(bound, (tree.n_leaves, 1)) for bound in (known.low, known.high))
         tree = with_fields(tree, lower=low, upper=high)
         known = solver.answered(tree)
     raw = record.scaling.unscale(tree).canonical.with_share(known.share).with_spread(options.tree_.spread)
-    result = replace(options.result_, tree=tree, objective=known.loss + problem.penalty(tree))
+    objective = known.loss + problem.penalty(tree)
+    result = replace(options.result_, tree=tree, objective=objective, termination=ended, message=ended.value)
     found = {"result_": result, **described(options, record, {"tree_": raw})}
-    if hasattr(options, "smooth_objective_"):
+    if hasattr(options, "smooth_objective_") and np.isfinite(lowest):
         found["smooth_objective_"] = lowest
     fits.set_attributes(options, found)
 
@@ -193,7 +195,11 @@ def _finish(options: Estimator, begun: Begun, tree: Tree, sums: Any, objective: 
             model = with_fields(model, lower=sums.low, upper=sums.high)
     temperature = getattr(options, "leaf_temperature_", 1.0)
     model = model if temperature == 1.0 else tempered(model, temperature)
-    share = np.append(np.zeros(tree.n_branches), sums.mass)
+    mass = sums.mass
+    if begun.census.class_weights is not None:  # shares of rows are without them
+        mass = (sums.sums / begun.census.class_weights).sum(axis=1)
+        mass = mass / mass.sum()
+    share = np.append(np.zeros(tree.n_branches), mass)
     for t in range(tree.n_branches - 1, -1, -1):
         share[t] = share[tree.children[t]].sum()
     raw = record.scaling.unscale(model).canonical.with_share(share).with_spread(options.tree_.spread)
@@ -212,9 +218,9 @@ def edges_of(X: Floats) -> tuple[Floats, ...]:
     return tuple(found)
 
 
-def _said(options: Estimator, number: int, objective: float, rows: Rows) -> None:
+def _said(options: Estimator, number: int, objective: float, rows: Rows, word: str = "pass") -> None:
     if options.verbose:
-        print(f"{type(options).__name__}, pass {number} over {len(rows)} parts: {objective:.6g}", file=sys.stderr)
+        print(f"{type(options).__name__}, {word} {number} over {len(rows)} parts: {objective:.6g}", file=sys.stderr)
 
 
 def _keep(checkpoint: Any, state: tuple[Any, ...]) -> None:

@@ -134,7 +134,7 @@ def fit_parts(
                     rows, read = rows.stored(read), _as_they_are
                 GO_ON[options.recipe.parts](options, rows, begun, read, passes, checkpoint)
             cut_short = interrupted()
-    except Exception:
+    except BaseException:
         fits.clear(options, *options.__dict__)
         fits.set_attributes(options, before)
         raise
@@ -179,10 +179,10 @@ def watched(options: Estimator, rows: Rows, interrupted: Callable[[], bool]) -> 
     with tqdm(total=len(rows), unit="part", leave=False, disable=not options.verbose) as bar:
 
         def watch(done: int) -> None:
-            if done == 1:
+            if done <= bar.n or bar.n == 0:
                 bar.reset()
                 bar.set_description(f"round {rows.traffic.rounds}")
-            bar.update()
+            bar.update(done - bar.n)
             if interrupted():
                 raise KeyboardInterrupt
 

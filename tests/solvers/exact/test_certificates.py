@@ -1,6 +1,9 @@
 """`certify`, bounds by blocks of rows, and start trees of optimal subtrees."""
 
+import time
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from opttree import ORTRegressor, Tree, TreeProblem
@@ -277,3 +280,31 @@ def test_parts_that_lack_a_class(problem):
     mixed = np.random.default_rng(2).permutation(600)
     result = certify(stated, tree, chunks=Rows((X[mixed], labels[mixed]), rows=300))
     assert 0.0 < result.bound <= solve(stated, BranchAndBound()).objective * (1.0 + 1e-9)
+
+
+def test_parts_have_the_problem_s_columns_and_classes(problem):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.normal(size=(300, 4)), columns=list("abcd"))
+    y = (frame["a"] * frame["b"] + rng.normal(size=300)).to_numpy()
+    stated = TreeProblem(frame, y, depth=2, splits="axis")
+    best = solve(stated, BranchAndBound())
+    turned = certify(stated, best.tree, chunks=Rows((frame[list("dcba")], y), rows=100))
+    assert turned.objective == pytest.approx(best.objective)
+    with pytest.raises(ValueError, match="chunks must have the problem's columns, a, b, c, d; 'a' is not there"):
+        certify(stated, best.tree, chunks=Rows((frame[list("bcd")], y), rows=100))
+    labels = np.where(y > 0, "u", "v")
+    classes = TreeProblem(frame.to_numpy(), labels, depth=2, splits="axis", loss="zero_one")
+    tree = solve(classes, CartInit(), random_state=0).tree
+    for other in ("a", "zz"):
+        odd = labels.copy()
+        odd[250] = other
+        for chunks in (Rows((frame.to_numpy(), odd), rows=100), Chunks((frame.to_numpy(), odd), rows=100)):
+            with pytest.raises(ValueError, match="y must hold classes of the problem"):
+                certify(classes, tree, chunks=chunks)
+    with pytest.raises(ValueError, match="blocks must be 'auto' beside chunks"):
+        certify(stated, best.tree, chunks=Rows((frame, y)), blocks=5)
+    hard = TreeProblem(rng.normal(size=(6000, 8)), rng.normal(size=6000), depth=4, splits="axis")
+    began = time.perf_counter()
+    cart = solve(hard, CartInit(), random_state=0).tree
+    certify(hard, cart, chunks=Rows((hard.X, hard.y), rows=2000, n_jobs=2), time_limit=2.0)  # three parts, two threads
+    assert time.perf_counter() - began < 3.5
