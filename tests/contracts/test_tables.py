@@ -118,9 +118,9 @@ def test_weights_and_fractions_of_rows():
     model = TAORegressor(2, random_state=0).fit(X, y, sample_weight=w)
     levels = {level for f in model.encoder_.encoding_.features if isinstance(f, Levels) for level in f.numbers}
     assert "only there" not in levels
-    np.testing.assert_array_equal(
-        model.predict(X[20:]), TAORegressor(2, random_state=0).fit(X[20:], y[20:]).predict(X[20:])
-    )
+    without = TAORegressor(2, random_state=0).fit(X[20:], y[20:])
+    # sums over 200 rows, some of them zeros, and over 180 differ in the last digit on some processors
+    np.testing.assert_allclose(model.predict(X[20:]), without.predict(X[20:]), rtol=1e-14)
 
 
 def test_weights_travel_through_scikit_learns_routing():

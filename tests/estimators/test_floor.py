@@ -145,7 +145,7 @@ def test_chunks_go_on_from_the_methods_own_tree():
 @pytest.mark.parametrize("kind", ["TAORegressor", "BoostedTreesRegressor", "TAOForestRegressor"])
 def test_intervals_cover_what_they_say(kind):
     inside, at_calibration = [], []
-    for seed in range(2):
+    for seed in range(4):
         X, y = drawn("both", seed, 1200)
         model = getattr(opttree, kind)(random_state=seed).fit(X[:400], y[:400])
         if kind != "BoostedTreesRegressor":
