@@ -72,11 +72,16 @@ def bounds_of_parts(
         raise ValueError(f"tree must be feasible; it has a leaf with {fewest} rows, fewer than {problem.min_leaf}")
     objective = losses / total + penalty
     trace = [TraceRow(now() - began, 0, "start", objective, objective, 0.0)]
-    found = np.zeros(len(rows))  # a part that was not searched adds a loss of nothing
+    found = np.full(len(rows), -np.inf)
     share = np.array(weight) / total
     open_parts = np.flatnonzero(share > 0.0)
     blocks = len(open_parts)
     before = 0.0
+
+    def mean() -> float:
+        """The bound of all rows; a part that was not searched adds a loss of nothing."""
+        return float(share @ np.where(np.isfinite(found), found, 0.0))
+
     while len(open_parts):
         left = until - now()
         some = rows.only(open_parts)
@@ -90,13 +95,13 @@ def bounds_of_parts(
             found[number] = max(found[number], bound)
             if proved:
                 still.discard(int(number))
-            trace.append(TraceRow(now() - began, len(trace), "parts", objective, objective, float(share @ found)))
+            trace.append(TraceRow(now() - began, len(trace), "parts", objective, objective, mean()))
             if interrupted():
                 break
         open_parts = np.array(sorted(still), np.intp)
         if interrupted():
             break
-    return Bounds(losses / total, float(share @ found), trace, blocks, blocks - len(open_parts))
+    return Bounds(losses / total, mean(), trace, blocks, blocks - len(open_parts))
 
 
 def check_classes(problem: TreeProblem, y: NDArray[Any]) -> None:
