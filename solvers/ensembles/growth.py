@@ -16,7 +16,7 @@ from opttree.kernels.smooth import vectors
 from opttree.model.convert import as_tree
 from opttree.model.structure import writable
 from opttree.model.tree import Tree
-from opttree.problems.smooth.blocks import in_blocks
+from opttree.problems.smooth.blocks import pack_rows
 from opttree.runtime.clock import seconds_left
 from opttree.statement import L1, L2, TreeProblem
 from solvers.ensembles.growth_options import SPLIT_LASSO, GrowthOptions
@@ -85,12 +85,15 @@ class Shared:
         X = np.zeros((n, 1), np.float32) if problem.is_sparse else problem.X.astype(np.float32)
         depth = min(options.levels or problem.depth, problem.depth)
         shape = (2**depth - 1, problem.n_features)
-        data = in_blocks(X, X[:, :0], np.ones(n), np.arange(n), -(-n // vectors.BLOCK), "float32")
+        if problem.is_sparse:
+            blocks = np.zeros((-(-n // vectors.BLOCK), 1, 4 * vectors.BLOCK), np.float32)
+        else:
+            blocks = pack_rows(problem, [np.arange(n)], "float32")[0].X
         return cls(
             problem.X,
             X,
             Y,
-            data.X,
+            blocks,
             (problem.w * n).astype(np.float32),
             options,
             depth,

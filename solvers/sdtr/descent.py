@@ -60,7 +60,10 @@ class ForestSteps:
         """Rows of the next batch; within a pass over the rows, batch sizes differ by at most one row."""
         if not self._waiting:
             order = self.rng.permutation(self.problem.problem.n_samples)
-            self._waiting = np.array_split(order, -(-order.size // self.options.batch_size))
+            n_batches = -(-order.size // self.options.batch_size)
+            least, longer = divmod(order.size, n_batches)
+            ends = [(i + 1) * least + min(i + 1, longer) for i in range(n_batches)]
+            self._waiting = [order[a:b] for a, b in zip([0, *ends], ends, strict=False)]
         return self._waiting.pop()
 
     def validation_losses(self, thetas: Any, done: int) -> Any:
