@@ -72,9 +72,7 @@ def one(method: str, folder: str, rows: int, workers: int, limit: float) -> Row:
 
         kind, options, how = OURS[method]
         with tempfile.TemporaryDirectory(dir=folder) as store:
-            table = opttree.Rows(
-                str(Path(folder) / "*.parquet"), "y", rows=rows, store=None if method == "get" else store
-            )
+            table = opttree.Rows(str(Path(folder) / "*.parquet"), "y", rows=rows, store=store)
             model = getattr(opttree, kind)(**options, random_state=0).fit_chunks(table, **how)
         row = {
             "rounds": table.traffic.rounds,

@@ -175,8 +175,9 @@ class TreeEstimator(Options, BaseEstimator):
     ) -> Self:
         """Train on a table of any length: a random sample initialises the model, then all rows train it.
 
-        GET and SDTR learn chunk by chunk. Trees of TAO go on by passes over all rows, of which each chunk sends sums:
-        their source is `opttree.Rows` or what it is made of, which can be read in any order.
+        GET and SDTR learn chunk by chunk; GET of `opttree.Rows`, and all others, go on by passes over all rows, of
+        which each chunk sends sums: their source is `opttree.Rows` or what it is made of, which can be read in any
+        order.
 
         Parameters
         ----------
@@ -211,7 +212,7 @@ class TreeEstimator(Options, BaseEstimator):
         for name, value in (("epochs", epochs), ("sample_rows", sample_rows)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
-        if self.recipe.parts or isinstance(source, Rows):
+        if isinstance(source, Rows) or self.recipe.stream is None:
             rows = source if isinstance(source, Rows) else Rows(source, target, rows=chunk_rows)
             fit_parts(self, rows, passes=int(epochs), sample_rows=int(sample_rows), checkpoint=checkpoint)
         elif checkpoint is not None:

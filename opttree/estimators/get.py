@@ -119,6 +119,7 @@ RECIPE = Recipe(
     solve=_solve,
     shrink=Shrink(_shrinks, lambda options, problem: quick_trial(problem, _solver(options, problem, None))),
     stream=GETStream,
+    parts="smooth",
 )
 
 

@@ -137,7 +137,7 @@ class Recipe:
     trial_limits: Mapping[str, int] = field(default_factory=dict)
     sparse_from: int | None = None
     stream: Any = None
-    parts: Literal["", "tree", "soft", "forest", "boosted"] = ""
+    parts: Literal["", "tree", "smooth", "soft", "forest", "boosted"] = ""
 
 
 def has_numbers(options: Estimator) -> bool:

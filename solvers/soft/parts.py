@@ -1,4 +1,4 @@
-"""Soft trees over a table in parts: the objective and its gradient add up over rows."""
+"""Soft and smooth trees over a table in parts: the objective and its gradient add up over rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from opttree.kernels import records
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
 from opttree.runtime.clock import seconds_left
-from opttree.statement import L2, TreeProblem
+from opttree.statement import L1, L2, TreeProblem
 from solvers.core.result import Termination
 from solvers.soft.starts import soft_start, soft_tree
 
 __all__ = ["Answered", "SoftOverParts"]
+
+SCALES = (10.0, 20.0, 40.0, 80.0, 160.0)  # of gates, one after the other
 
 Floats = NDArray[np.float64]
 
@@ -94,7 +96,49 @@ class SoftOverParts:
             alpha=float(tree.gate),
             aggregation="mixture" if self.mixture else "expected",
         )
-        best = np.asarray(soft_start(smooth, tree, None, rng), np.float64)
+        begun = np.asarray(soft_start(smooth, tree, None, rng), np.float64)
+        best, lowest, ended = self._descended(smooth, begun, iterations, said)
+        self.rows.watch = None  # another Ctrl-C does not end the rounds that tell of the tree
+        return soft_tree(smooth, best, mixture=self.mixture, clip=False), lowest, ended
+
+    def hardened(
+        self, tree: Tree, iterations: int, said: Callable[[int, float], None], rng: np.random.Generator
+    ) -> tuple[Tree, Termination]:
+        """The hard tree after L-BFGS on all variables of the smooth one (GET paper, eq. 4), whose gates become steeper;
+        after Ctrl-C, or where time is up, that of the best point so far.
+
+        Parameters
+        ----------
+        tree : Tree
+            A hard tree of the statement, where descent begins; one leaf gets random splits.
+        iterations : int
+            Largest number of iterations at each of the scales of gates.
+        said : callable
+            Is told the number of each evaluation, and the lowest smooth objective.
+        rng : numpy.random.Generator
+            Random numbers of splits.
+
+        Returns
+        -------
+        tree : Tree
+            A complete hard tree with the leaves of the smooth one.
+        termination : Termination
+            Why descent ended.
+        """
+        problem = self.problem.restated(depth=tree.depth or self.problem.depth, min_leaf=1)
+        smooth = SmoothTreeProblem(problem, alpha=SCALES[0])
+        theta = np.asarray(smooth.unit_splits(soft_start(smooth, tree, None, rng)), np.float64)
+        ended = Termination.ITERATION_LIMIT
+        for scale in SCALES:
+            theta, _lowest, ended = self._descended(smooth.with_alpha(scale), theta, iterations, said)
+            if ended in (Termination.TIME_LIMIT, Termination.INTERRUPTED):
+                break
+        return smooth.harden(theta), ended
+
+    def _descended(
+        self, smooth: SmoothTreeProblem, best: Floats, iterations: int, said: Callable[[int, float], None]
+    ) -> tuple[Floats, float, Termination]:
+        """The best point of L-BFGS, its objective, and why it ended."""
         ended = Termination.ITERATION_LIMIT
         lowest, number = np.inf, 0
 
@@ -117,8 +161,7 @@ class SoftOverParts:
             ended = Termination.TIME_LIMIT
         except KeyboardInterrupt:
             ended = Termination.INTERRUPTED
-        self.rows.watch = None  # another Ctrl-C does not end the rounds that tell of the tree
-        return soft_tree(smooth, best, mixture=self.mixture, clip=False), lowest, ended
+        return best, lowest, ended
 
     def answered(self, tree: Tree) -> Answered:
         """The loss of a tree, and what else is known of its rows, in one round.
@@ -145,12 +188,13 @@ class SoftOverParts:
         told = self.reader, _bare(smooth.problem), smooth.alpha, smooth.aggregation, theta
         value, gradient = self.rows.sum(_gradient, told)
         gradient = gradient.copy()
-        splits, leaves = (smooth.problem.strength(L2, on) for on in ("splits", "leaves"))
         A, _b, _values, coefs = smooth.unpack(theta)
         of_A, _of_b, _of_values, of_coefs = smooth.unpack(gradient)
-        of_A += 2.0 * splits * A
-        of_coefs += 2.0 * leaves * coefs
-        return float(value + splits * np.sum(A**2) + leaves * np.sum(coefs**2)), gradient
+        for on, weights, slopes in (("splits", A, of_A), ("leaves", coefs, of_coefs)):
+            l1, l2 = smooth.problem.strength(L1, on), smooth.problem.strength(L2, on)
+            value += l1 * np.sum(np.abs(weights)) + l2 * np.sum(weights**2)
+            slopes += l1 * np.sign(weights) + 2.0 * l2 * weights
+        return float(value), gradient
 
 
 def _bare(problem: TreeProblem) -> TreeProblem:

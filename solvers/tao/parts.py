@@ -51,12 +51,15 @@ class LeafSums(NamedTuple):
 
 class Bag(NamedTuple):
     """A random share of the rows, or all rows with Poisson's weights, by the seed and the numbers of the rows alone:
-    however they are cut into parts, the same rows count.
+    however they are cut into parts, the same rows count. Or the rows ``outside`` a share, but for those of the
+    ascending numbers ``but``.
     """
 
     seed: int
     number: int
     share: float | None  # None: bootstrap weights
+    outside: bool = False
+    but: NDArray[np.int64] | None = None
 
     def weights(self, first: int, count: int) -> Floats:
         """Weights of rows from the number ``first`` on, with mean one over all rows but for chance."""
@@ -66,6 +69,11 @@ class Bag(NamedTuple):
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         chance = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        if self.share is not None and self.outside:
+            weight = (chance >= self.share) / (1.0 - self.share)
+            if self.but is not None:
+                weight[self.but[slice(*np.searchsorted(self.but, [first, first + count]))] - first] = 0.0
+            return weight
         if self.share is not None:
             return (chance < self.share) / self.share
         return np.searchsorted(POISSON, chance, side="right").astype(np.float64)
@@ -235,6 +243,15 @@ class PassesOverParts:
                 tree = yield from self._level(tree, level)
         return (yield from self.begin(tree))
 
+    def held_out(self, tree: Tree) -> Asked:
+        """The mean loss on rows outside the bag, which is a share, of a tree with leaves fitted to those in it: for
+        `in_step`.
+        """
+        assert self.bag is not None
+        tree = yield from self._with_leaves(tree)
+        loss = yield _loss, _Level.of(replace(self, bag=self.bag._replace(outside=True)), tree, -1)
+        return float(loss[0])
+
     def _objective(self, tree: Tree) -> Asked:
         loss = yield _loss, _Level.of(self, tree, -1)
         return float(loss[0]) + self.problem.penalty(tree)
@@ -282,7 +299,10 @@ class PassesOverParts:
         if problem.splits == "axis":
             before, weights, counts = yield _features, asked
             old, right, _weight = before.T
-            cuts = [_best_cuts(weights[:, j], counts[:, j], right, problem.min_leaf) for j in range(A.shape[1])]
+            cuts = [
+                _best_cuts(weights[:, j, : len(ends) + 1], counts[:, j, : len(ends) + 1], right, problem.min_leaf)
+                for j, ends in enumerate(self.edges)
+            ]
             costs = np.array([cost for _cut, cost in cuts])
             feature = np.argmin(costs, axis=0)
             A, centre, reach = np.eye(A.shape[1])[feature], b.copy(), np.zeros(len(nodes))

@@ -24,6 +24,9 @@ MODELS = {
     "two outputs": (partial(opttree.TAORegressor, 3, leaves="linear"), np.column_stack([y, X[:, 0]])),
     "classes": (partial(opttree.TAOClassifier, 3), LABELS),
     "axis classes": (partial(opttree.TAOClassifier, 3, splits="axis"), LABELS),
+    "smooth": (partial(opttree.GETRegressor, 3), y),
+    "smooth linear": (partial(opttree.GETRegressor, 2, leaves="linear"), np.column_stack([y, X[:, 0]])),
+    "smooth classes": (partial(opttree.GETClassifier, 3), LABELS),
     "soft": (partial(opttree.SRTRegressor, 2), y),
     "soft classes": (partial(opttree.SRTClassifier, 2), LABELS),
     "mixture": (partial(opttree.ORRTRegressor, 2), y),
@@ -57,7 +60,9 @@ def test_a_seed_gives_one_model_for_any_number_of_parts(name):
             assert model.result_.objective == pytest.approx(whole.result_.objective, rel=1e-8)
 
 
-@pytest.mark.parametrize("name", ["constant", "linear", "axis", "classes", "axis classes"])
+@pytest.mark.parametrize(
+    "name", ["constant", "linear", "axis", "classes", "axis classes", "smooth", "smooth linear", "smooth classes"]
+)
 def test_the_objective_is_that_of_the_statement_on_all_rows(name):
     model, target = fitted(name, 500), MODELS[name][1]
     sample = opttree.Rows((X, MODELS[name][1]), rows=500)
@@ -218,6 +223,60 @@ def test_bags_know_rows_by_their_numbers(share):
     assert (Bag(3, 6, share).weights(0, 10_000) != whole).any()
 
 
+def test_all_rows_choose_the_depth():
+    Z, z = make_friedman1(30_000, noise=0.1, random_state=0)
+    models = [
+        opttree.TAORegressor(splits="axis", random_state=0).fit_chunks(
+            opttree.Rows((Z, z), rows=rows), sample_rows=4000, epochs=1
+        )
+        for rows in (30_000, 1700)
+    ]
+    assert models[0].best_depth_ == models[1].best_depth_ == models[0].get_depth() == 10
+    np.testing.assert_allclose(models[1].predict(Z), models[0].predict(Z), rtol=1e-9)
+    usual = opttree.TAORegressor(6, splits="axis", random_state=0)
+    usual.fit_chunks(opttree.Rows((Z, z), rows=6000), sample_rows=4000, epochs=1)
+    Q, q = make_friedman1(2000, noise=0.1, random_state=1)
+    assert models[0].score(Q, q) > usual.score(Q, q) + 0.03
+    noise = opttree.Rows((Z, np.random.default_rng(0).normal(size=len(z))), rows=6000)
+    assert opttree.TAORegressor(random_state=0).fit_chunks(noise, sample_rows=4000, epochs=1).best_depth_ <= 4
+
+
+def test_thresholds_of_features_of_two_values_are_their_own():
+    rng = np.random.default_rng(1)
+    Z = rng.normal(size=(6000, 3))
+    sign = Z[:, 0] > 0.0
+    Z[:, 0] = 1.0 + 1e-13 * sign  # bins beyond those of its one threshold are empty
+    Z[:, 2] = 2.0
+    z = np.where(sign, Z[:, 1], -Z[:, 1]) + 0.2 * rng.normal(size=6000)
+    model = opttree.TAORegressor(6, splits="axis", random_state=0)
+    model.fit_chunks(opttree.Rows((Z, z), rows=1500), sample_rows=1000, epochs=2)
+    assert model.score(Z, z) > 0.8
+
+
+def test_a_searched_depth_goes_on_where_the_sample_stopped():
+    Z, z = make_friedman1(30_000, noise=0.1, random_state=0)
+    model = opttree.TAORegressor("cv", cv=0.3, random_state=0)
+    model.fit_chunks(opttree.Rows((Z, z), rows=6000), sample_rows=500, epochs=1)
+    of_sample = model.cv_results_["depth"][np.argmax(model.cv_results_["mean_score"])]
+    assert of_sample < model.best_depth_ <= of_sample + 3
+    assert model.max_depth == "cv"
+
+
+def test_few_rows_outside_the_sample_choose_no_depth():
+    model = opttree.TAORegressor(random_state=0).fit_chunks(opttree.Rows((X, y), rows=700), sample_rows=SAMPLE)
+    assert model.tree_.depth <= 6
+
+
+def test_held_out_rows_are_outside_the_sample_and_the_share():
+    bag, but = Bag(3, 0, 0.8), np.array([5, 17, 400, 9000])
+    outside = bag._replace(outside=True, but=but)
+    whole = outside.weights(0, 10_000)
+    np.testing.assert_array_equal(whole[300:900], outside.weights(300, 600))
+    assert (whole[but] == 0.0).all()
+    assert (bag.weights(0, 10_000) * whole == 0.0).all()
+    assert whole.mean() == pytest.approx(1.0, abs=0.05)
+
+
 def test_a_short_limit_and_pickles():
     model = opttree.TAORegressor(5, leaves="linear", random_state=0, time_limit=0.05)
     model.fit_chunks(opttree.Rows((X, y), rows=100), sample_rows=SAMPLE, epochs=50)
@@ -306,6 +365,15 @@ def test_soft_trees_whose_sample_says_nothing(kind):
     model = kind(max_depth=2, random_state=0).fit_chunks(opttree.Rows((X, rare), rows=700), sample_rows=20, epochs=8)
     assert model.score(X, rare) > 0.3
     assert model.tree_.n_branches == 3
+    np.testing.assert_allclose(model.tree_.share, model.tree_.node_share(X))
+
+
+def test_a_hard_tree_whose_sample_says_nothing():
+    rare = np.zeros(len(y))
+    rare[X[:, 0] > 0.95] = 10.0
+    rows = opttree.Rows((X, rare), rows=700)
+    model = opttree.GETRegressor(2, random_state=0).fit_chunks(rows, sample_rows=20, epochs=3)
+    assert model.score(X, rare) > 0.3
     np.testing.assert_allclose(model.tree_.share, model.tree_.node_share(X))
 
 

@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 BINS = 256  # of each feature, for axis-aligned splits
 DEPTH = 6  # of boosted trees
 ITERATIONS = 10  # of L-BFGS on a soft tree, for each pass that is asked for
+ITERATIONS_AT_SCALE = 5  # the same at each scale of the gates of a tree of GET
 OF_ROWS = ("oob_prediction_", "_pool", "_outside_errors", "_mean_variance")  # of a forest's training rows
 
 
@@ -153,6 +154,23 @@ def over_forest(options: Estimator, rows: Rows, begun: Begun, read: Any, passes:
     found = {"result_": result, "oob_loss_": error * unit, **described(options, record, {"forest_": model})}
     fits.clear(options, *OF_ROWS)  # the sample's, of other trees
     fits.set_attributes(options, found)
+
+
+def over_smooth(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
+    """A tree of GET: L-BFGS on the smooth tree, from the sample's; the better of both, with leaves of all rows."""
+    record, tree = begun.record, begun.last
+    problem = record.problem.restated(min_leaf=options.min_samples_leaf)
+    solver = bridge.solvers.soft.SoftOverParts(rows, read, problem, mixture=False)
+    said = partial(_said, options, rows=rows, word="evaluation")
+    rng = np.random.default_rng(0 if record.seed is None else record.seed)
+    moved, ended = solver.hardened(tree, ITERATIONS_AT_SCALE * passes, said, rng)
+    rows.watch = None  # another Ctrl-C does not end the rounds that tell of the trees
+    tao = bridge.solvers.tao
+    sums = tao.PassesOverParts(rows, read, problem)
+    found = tao.parts.in_step(rows, read, [sums.begin(one) for one in (tree, moved)])
+    best, lowest = min(found, key=lambda pair: pair[1])
+    _finish(options, begun, best, sums.leaf_sums(best), lowest)
+    options.result_ = replace(options.result_, termination=ended, message=ended.value)
 
 
 def over_soft(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:

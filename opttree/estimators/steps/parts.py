@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils import check_random_state
 
-from opttree.estimators.recipe import Estimator
+from opttree.estimators import bridge
+from opttree.estimators.recipe import Estimator, chooses_depth, searches_depth
 from opttree.estimators.steps import fit as fits, stream
 from opttree.estimators.steps.over_parts import (
     Begun,
     Census,
     over_boosted,
     over_forest,
+    over_smooth,
     over_soft,
     over_tree,
     told_options,
@@ -31,7 +33,7 @@ from opttree.estimators.steps.over_parts import (
 from opttree.estimators.steps.rows import class_weighted, read_new
 from opttree.estimators.steps.units import on_parts
 from opttree.kernels import records
-from opttree.runtime.clock import due_at, now
+from opttree.runtime.clock import due_at, now, seconds_left
 from opttree.runtime.interrupts import noted_interrupts
 from opttree.runtime.threads import count, limited
 from opttree.tables.chunks import Chunks
@@ -40,8 +42,11 @@ from opttree.tables.parts import Read, Rows
 Floats = NDArray[np.float64]
 PASSES = 3
 HEAVY = ("tree_", "forest_", "result_", "_stream")  # fitted attributes that reading rows does not need
-GO_ON = {"tree": over_tree, "soft": over_soft, "forest": over_forest, "boosted": over_boosted}
-FEWEST = 2000  # rows of a forest's sample, fewer of which have trees of several kinds
+GO_ON = {"tree": over_tree, "smooth": over_smooth, "soft": over_soft, "forest": over_forest, "boosted": over_boosted}
+SHARE = 0.8  # of all rows, to which leaves are fitted where the others choose the depth
+LEVELS = 3  # beyond the depth that the sample chose
+MOST_NUMBERS = 2**27  # of Gram matrices of linear leaves, or of a level's Hessians
+FEWEST = 2000  # rows by which a depth is chosen; and of a forest's sample, fewer of which have trees of several kinds
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ def fit_parts(
     limit = None if options.time_limit is None else now() + options.time_limit
     try:
         with limited(count(options.n_jobs)), noted_interrupts() as interrupted:
-            if options.recipe.stream is not None:  # its gradients take one part after the other
+            if not options.recipe.parts:  # its gradients take one part after the other
                 stream.fit_chunks(options, Chunks(partial(_in_turn, rows)), passes, sample_rows, stacklevel + 1)
                 return
             if rows.n_rows <= sample_rows:
@@ -158,6 +163,8 @@ def _refuse(options: Estimator, checkpoint: Any) -> None:
     elif kind == "forest":
         kinds = "auto", "oblique", "axis", "cart", "extra"
         allowed = {"warm_start": (False,), "max_features": (None,), "kind": kinds, "monotonic_cst": (None,)}
+    elif kind == "smooth":
+        allowed = {"preset": ("default",), "validation_fraction": (None,), "device": ("cpu",)}
     elif kind == "soft":
         allowed = {"preset": ("default",), "min_samples_leaf": (1,)}
     elif kind == "boosted":
@@ -167,7 +174,7 @@ def _refuse(options: Estimator, checkpoint: Any) -> None:
         if not any(value is one or (isinstance(value, str) and value == one) for one in values):
             words = " or ".join(map(repr, values))
             raise ValueError(f"{option} must be {words} for a table in parts; got {value!r}")
-    if kind == "tree" and options.leaves == "linear" and not is_regressor(options):
+    if kind in ("tree", "smooth") and options.leaves == "linear" and not is_regressor(options):
         raise ValueError("leaves must be 'constant' for classes of a table in parts; got 'linear'")
 
 
@@ -221,13 +228,54 @@ def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) ->
         changes["base"] = "cart"
     if census.class_weights is not None:
         changes["class_weight"] = dict(zip(labels, census.class_weights.tolist(), strict=True))
-    with fits.changed(options, **changes), on_parts():
-        record = fits.fit(options, sample.X, flat(sample.y), sample.weight, stacklevel=5, streams=True)
-    if record.problem.is_sparse:
-        raise ValueError("X must be dense for a table in parts, and is sparse")
+
+    def begun_at(**more: Any) -> Begun:
+        with fits.changed(options, **changes, **more), on_parts():
+            record = fits.fit(options, sample.X, flat(sample.y), sample.weight, stacklevel=6, streams=True)
+        if record.problem.is_sparse:
+            raise ValueError("X must be dense for a table in parts, and is sparse")
+        tree = options.result_.tree
+        return Begun(record, census, chosen, tree, tree, np.inf, 0)
+
+    begun = begun_at()
+    if options.recipe.parts in ("tree", "smooth") and chooses_depth(options):
+        begun = _of_best_depth(options, rows, begun, begun_at)
     options.n_rows_ = rows.n_rows
-    tree = options.result_.tree
-    return Begun(record, census, chosen, tree, tree, np.inf, 0)
+    return begun
+
+
+def _of_best_depth(options: Estimator, rows: Rows, begun: Begun, begun_at: Callable[..., Begun]) -> Begun:
+    """The fit to the sample at the depth whose splits, with leaves fitted to most of all rows, have the lowest loss on
+    other rows, which are outside the sample; ``best_depth_``. Where these are few, the sample's depth stays.
+    """
+    first = begun.record.problem.depth
+    if (1.0 - SHARE) * (rows.n_rows - len(begun.sample)) < FEWEST:
+        return begun
+    if searches_depth(options):
+        depths = list(range(first, first + LEVELS + 1))
+    else:
+        depths = sorted({first, *options.recipe.depths, max(options.recipe.depths) + 2})
+    read, search = Reader.of(options, begun), begun.record.search
+    found, taken = {first: (begun, dict(options.__dict__))}, 0.0
+    p = begun.record.problem.n_features
+    for depth in depths:
+        began = now()
+        if depth == first:
+            continue
+        if seconds_left() < 4.0 * taken or 2**depth * (p + 1) ** 2 > MOST_NUMBERS:
+            break
+        found[depth] = begun_at(max_depth=depth), dict(options.__dict__)
+        taken = now() - began
+    problem = begun.record.problem.restated(depth=max(found), min_leaf=options.min_samples_leaf)
+    seed = 0 if begun.record.seed is None else begun.record.seed
+    tao = bridge.solvers.tao
+    judge = tao.PassesOverParts(rows, read, problem, bag=tao.Bag(seed, 0, SHARE, but=np.sort(begun.sample)))
+    errors = tao.parts.in_step(rows, read, [judge.held_out(one.last) for one, _attributes in found.values()])
+    depth = min(zip(errors, found, strict=True))[1]
+    begun, attributes = found[depth]
+    fits.clear(options, *options.__dict__)
+    fits.set_attributes(options, {**attributes, **search, "best_depth_": depth})
+    return begun
 
 
 class _Seen(NamedTuple):
