@@ -64,6 +64,7 @@ class Dataset(BaseDataset):
 SOLVER = '''"""A solver of the race."""
 
 from benchopt import BaseSolver
+from benchopt.stopping_criterion import SufficientProgressCriterion
 
 from solvers import solve
 from solvers.races.entries import solver
@@ -74,6 +75,7 @@ class Solver(BaseSolver):
 
     name = {label!r}
     sampling_strategy = "callback"
+    stopping_criterion = SufficientProgressCriterion(patience=10**6, strategy="callback")  # plateaus are no end
     requirements = ["pip::opttree[{extra}]"]
     parameters = {{"random_state": [0]}}
 

@@ -50,7 +50,7 @@ def test_numbers_of_any_size_have_a_cost():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (("tree", 100, 5, 3), "method must be one of tao-c, .*; got 'tree'"),
+        (("tree", 100, 5, 3), "method must be one of .*tao-c.*; got 'tree'"),
         (("cart", 100, 5, 3), "method must be one of .*; got 'cart'"),
         (("get", 0, 5, 3), "n must be an integer >= 1; got 0"),
         (("get", 1e6, 5, 3), "n must be an integer >= 1; got 1000000.0"),

@@ -92,6 +92,7 @@ def test_four_pictures_and_a_page(race, tmp_path):
 @pytest.mark.long
 def test_a_benchmark_for_benchopt(race, tmp_path):
     files = race.to_benchopt(tmp_path / "bench")
+    assert "patience=10**6" in next(path for path in files if path.parent.name == "solvers").read_text()
     names = {path.relative_to(tmp_path / "bench").as_posix() for path in files}
     assert {"objective.py", "datasets/problems.py", "solvers/exact.py", "problems/0_one.pkl"} <= names
     pytest.importorskip("benchopt")

@@ -78,6 +78,17 @@ ax.axhline(optimum, color="0.5", ls=":")
 ax.set_ylim(0.99 * optimum, 1.15 * optimum)
 
 # %%
+# The sentence to cite:
+import opttree
+
+own = results["Jumping"]
+print(
+    f"We wrote simulated annealing as a solver of opttree {opttree.__version__} and gave it the clock and the objective "
+    f"of the others: with seed 0 it ended {100 * (own.objective / optimum - 1):.1f} % above the proved optimum after "
+    f"{own.seconds:.1f} s."
+)
+
+# %%
 # What it cannot treat, it says in a sentence, and ``check_solver`` runs on it what our own solvers are tested by:
 from solvers import check_solver
 

@@ -35,4 +35,15 @@ for solver in (CartInit(), LocalSearch(n_starts=3)):
 
 # %%
 # `certify` does it in one call, for any tree, by whichever prover suits the problem:
-print(certify(problem, solve(problem, CartInit()).tree))
+verdict = certify(problem, solve(problem, CartInit()).tree)
+print(verdict)
+
+# %%
+# The sentence to cite:
+import opttree
+
+print(
+    f"With opttree {opttree.__version__} we proved, over all thresholds, that no axis-aligned tree of depth 3 has a "
+    f"lower squared error on these {problem.n_samples} training rows than {exact.objective:.4f} of the variance; "
+    f"CART's tree is {100 * (verdict.objective / exact.objective - 1):.1f} % above that."
+)
