@@ -56,8 +56,8 @@ import opttree
 
 print(
     f"We stated expectiles as a loss of opttree {opttree.__version__} and fitted trees of depth 3 by CART's splits and "
-    f"TAO; the training loss at share {share} is {result.objective:.3f}, {problem.objective(problem.best_constant()):.3f} "
-    "for the best constant."
+    f"TAO; the training loss at share {share} is {result.objective:.3f}, "
+    f"{problem.objective(problem.best_constant()):.3f} for the best constant."
 )
 
 # %%

@@ -60,6 +60,6 @@ fair = results["fair: groups within 20 points"]
 print(
     f"With opttree {opttree.__version__} (formulation 'flow', HiGHS, four thresholds of each feature) the best tree of "
     f"depth 2 with acceptance shares within 20 points of each other has {100 * fair.objective:.0f} % errors on the "
-    f"{n} training rows, for {100 * results['none'].objective:.0f} % without the constraint (proofs over these candidates: "
-    f"{fair.termination.name}, {results['none'].termination.name})."
+    f"{n} training rows, for {100 * results['none'].objective:.0f} % without the constraint "
+    f"(proofs over these candidates: {fair.termination.name}, {results['none'].termination.name})."
 )
