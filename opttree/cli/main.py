@@ -216,7 +216,8 @@ def _warm_up(args: argparse.Namespace) -> None:
 
     began = time.perf_counter()
     seconds = _unless_interrupted(args, lambda: warm_up(args.methods or None, prebuilt=args.prebuilt))
-    print(f"{len(seconds)} methods compiled or found compiled, in {time.perf_counter() - began:.0f} s")
+    whose = ", ".join(seconds) if len(seconds) < 4 else f"{len(seconds)} methods"
+    print(f"the kernels of {whose} are compiled, after {time.perf_counter() - began:.0f} s")
 
 
 def _cost(args: argparse.Namespace) -> None:

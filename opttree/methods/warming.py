@@ -8,11 +8,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from opttree.methods.table import METHODS, TASKS, make_estimator
-from opttree.runtime.compiling.ahead import ALONE
+from opttree.runtime.compiling.ahead import ALONE, recorded_name, waiting
 from opttree.runtime.compiling.caching import LEVELS, environment
 
 ROWS = 300  # of a small fit
@@ -74,6 +74,9 @@ def warm_up(
         raise ValueError(f"prebuilt must be a level of this machine ({platform.machine()}); got {prebuilt!r}")
     from tqdm.auto import tqdm
 
+    if verbose and prebuilt is None:
+        kernels, about = left_to_compile(chosen)
+        print(f"{kernels} kernels are left to compile, about {about} s", file=sys.stderr)
     seconds, failures = {}, []
     with (
         tempfile.TemporaryDirectory() as empty,
@@ -97,6 +100,16 @@ def warm_up(
     return seconds
 
 
+def left_to_compile(methods: Sequence[str]) -> tuple[int, int]:
+    """The kernels of methods, by their names on the command line, that are not compiled, and about their seconds."""
+    models = [make_estimator(name, task, DEPTH, seed=0) for name in methods for task in TASKS if _has(name, task)]
+    return waiting((recorded_name(model) for model in models), min(PROCESSES, len(methods)))
+
+
+def _has(name: str, task: str) -> bool:
+    return METHODS[name].estimator_class(task) is not None
+
+
 def _in_a_process(name: str, environment: Mapping[str, str]) -> tuple[float, str]:
     """Seconds of a method's process, and the last line of its error, if there was one."""
     began = time.perf_counter()
@@ -115,7 +128,7 @@ def small_fits(name: str) -> None:
 
     X, y = make_friedman1(ROWS, random_state=0)
     for task in TASKS:
-        if METHODS[name].estimator_class(task) is None:
+        if not _has(name, task):
             continue
         target = y if task == "regression" else y > y.mean()
         for n_threads in (1, 2):

@@ -14,10 +14,9 @@ from contextvars import ContextVar
 
 from numba.core import event
 
-ABOUT = 30  # seconds that the kernels of a method take to compile on one core, more or less
-
 _log = logging.getLogger("opttree")
 _listeners: list[Callable[[str], None]] = []
+_what: ContextVar[Callable[[], str] | None] = ContextVar("what", default=None)  # is compiled, and for how long
 
 
 class _Compilations(event.Listener):
@@ -72,7 +71,10 @@ class _Announcement(event.Listener):
         if self.said or not own:
             return
         self.said = True
-        sentence = f"opttree compiles its kernels, once per machine and version: about {ABOUT} s"
+        what = _what.get()
+        sentence = "opttree compiles its kernels, once per machine and version" + (
+            "" if what is None else f": {what()}"
+        )
         _log.warning(sentence)
         for listener in _listeners:
             listener(sentence)
@@ -115,6 +117,16 @@ def due_at(deadline: float) -> Iterator[None]:
 def seconds_left() -> float:
     """Seconds until the run's time limit, inf without one; for calls that take a time limit but cannot be stopped."""
     return _DEADLINE.get() - now()
+
+
+@contextmanager
+def compiling(what: Callable[[], str]) -> Iterator[None]:
+    """Context of a fit, with what its sentence on compilation says more."""
+    token = _what.set(what)
+    try:
+        yield
+    finally:
+        _what.reset(token)
 
 
 @contextmanager

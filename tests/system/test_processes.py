@@ -67,7 +67,7 @@ def test_the_first_compilation_is_announced_once(tmp_path):
         for _ in range(2)
     )
     (line,) = first.stderr.splitlines()
-    assert line.startswith("opttree compiles its kernels, once per machine and version: about ")
+    assert line.startswith("opttree compiles its kernels, once per machine and version: 18 for TAORegressor, about ")
     assert first.stdout == "True\n"
     assert again.stderr == ""
 

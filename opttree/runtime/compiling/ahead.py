@@ -12,13 +12,15 @@ it than the cache has. (The one kernel whose absence sets this off is compiled b
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import subprocess
 import sys
 import threading
 import time
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +30,7 @@ import numba
 from numba.core import event, types
 from numba.core.dispatcher import Dispatcher
 
+from opttree.runtime import clock
 from opttree.runtime.compiling.compiled import finds_no_folder
 from opttree.runtime.interrupts import POLL, noted_interrupts
 from opttree.runtime.threads import most
@@ -47,10 +50,37 @@ def recorded_name(estimator: Any) -> str:
     return " ".join((type(estimator).__name__, *options))
 
 
-def compiled_ahead(estimator: Any) -> AbstractContextManager[None]:
+@contextmanager
+def compiled_ahead(estimator: Any) -> Iterator[None]:
     """Context of a fit: once a kernel has to be compiled, other processes compile all of its method, and it waits."""
-    caller: AbstractContextManager[None] = event.install_listener("numba:compile", _Caller(recorded_name(estimator)))
-    return caller
+    method = recorded_name(estimator)
+
+    def what() -> str:
+        kernels, seconds = waiting([method])
+        found = f"{kernels} for {type(estimator).__name__}, about {seconds} s"
+        return found if kernels else "some that are seldom needed"
+
+    with clock.compiling(what), event.install_listener("numba:compile", _Caller(method)):
+        yield
+
+
+def waiting(methods: Iterable[str], processes: int | None = None) -> tuple[int, int]:
+    """The number of kernels of some methods of the record that are not compiled yet, and about how many seconds that
+    takes so many processes; None: as many as a fit uses.
+    """
+    if processes is None:
+        processes = min(most(), MOST_PROCESSES) if _may_compile() else 1
+    left = {number: seconds for method in methods for number, seconds in recorded()["methods"].get(method, ())}
+    left = {number: seconds for number, seconds in left.items() if not _is_compiled(number)}
+    return len(left), 5 * math.ceil(sum(left.values()) / processes / 5.0)
+
+
+def _is_compiled(number: int) -> bool:
+    module, name, kinds, _called = recorded()["functions"][number]
+    with suppress(Exception):  # a record that is out of date
+        kernel: Any = function_of(module, name)
+        return bool(kernel._cache.holds(tuple(decode(kind) for kind in kinds), kernel.targetctx))
+    return True
 
 
 class _Caller(event.Listener):

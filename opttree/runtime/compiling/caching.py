@@ -97,6 +97,13 @@ class KernelCache(caching.FunctionCache):
         data = self._shipped(level).load(self._shipped_key(sig, target_context.codegen(), level))
         return None if data is None else self._impl.rebuild(target_context, data)
 
+    def holds(self, sig: Any, target_context: Any) -> bool:
+        """Whether the kernel is compiled for arguments of these types, here or in the wheel."""
+        codegen, level = target_context.codegen(), usable_level()
+        if self._index_key(sig, codegen) in self._cache_file._load_index():
+            return True
+        return level is not None and self._shipped_key(sig, codegen, level) in self._shipped(level)._load_index()
+
     def _save_overload(self, sig: Any, data: Any) -> None:
         super()._save_overload(sig, data)
         level = os.environ.get(SHIPS)
