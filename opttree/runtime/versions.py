@@ -8,7 +8,7 @@ import re
 import sys
 from importlib import metadata
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def show_versions() -> None:

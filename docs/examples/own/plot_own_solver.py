@@ -84,7 +84,7 @@ import opttree
 own = results["Jumping"]
 print(
     f"We wrote simulated annealing as a solver of opttree {opttree.__version__} and gave it the clock and the "
-    f"objective of the others: with seed 0 it ended {100 * (own.objective / optimum - 1):.1f} % above the proved optimum "
+    f"objective of the others: with seed 0 it ended {100 * (own.objective / optimum - 1):.1f} % above the optimum "
     f"after {own.seconds:.1f} s."
 )
 
