@@ -58,6 +58,26 @@ def cross_validate(
     return pd.DataFrame.from_dict(rows, orient="index", columns=COLUMNS), results
 
 
+def drawn(table: pd.DataFrame, results: dict[str, Any], title: str, score: str) -> Any:
+    """The axes of a figure: held-out scores, best above, and the training objectives of the first fold against time."""
+    import matplotlib.pyplot as plt
+
+    from opttree.plotting import plot_trace
+
+    shown = table.sort_values("test")
+    height = max(3.6, 0.35 * len(shown) + 1.2)
+    figure, axes = plt.subplots(1, 2 if results else 1, figsize=(11 if results else 6, height), layout="constrained")
+    first = axes[0] if results else axes
+    first.errorbar(shown["test"], range(len(shown)), xerr=shown["test_std"].fillna(0.0), fmt="o", capsize=3)
+    first.set_yticks(range(len(shown)), shown.index)
+    first.set(title=f"{title}: {score} on held-out rows", xlabel=f"{score}, mean and deviation over the folds")
+    first.grid(axis="x", alpha=0.3)
+    if results:
+        plot_trace(results, ax=axes[1])
+        axes[1].set_title("training objective, first fold")
+    return first
+
+
 def _maker(method: str, task: str, is_table: bool, how: dict[str, Any]) -> Any:
     """The estimator; other libraries' take tables with the encoding that ours have inside."""
     model = make_estimator(method, task, **how)

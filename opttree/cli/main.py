@@ -232,8 +232,7 @@ def _cost(args: argparse.Namespace) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    from opttree import plotting
-    from opttree.cli.compare import cross_validate
+    from opttree.cli.compare import cross_validate, drawn
     from opttree.tables import datasets
 
     methods = [m.strip() for m in args.methods.split(",") if m.strip()]
@@ -278,11 +277,8 @@ def _compare(args: argparse.Namespace) -> None:
     stem = folder / f"compare_{data.name}_depth{args.depth}"
     table.to_csv(f"{stem}.csv")
     print(f"table: {stem}.csv")
-    if results:
-        axes = plotting.plot_trace(results)
-        axes.set_title(f"{data.name}, depth {args.depth}: training objective, first fold")
-        save_figure(axes, Path(f"{stem}.png"))
-        print(f"figure: {stem}.png")
+    save_figure(drawn(table, results, f"{data.name}, depth {args.depth}", score), Path(f"{stem}.png"))
+    print(f"figure: {stem}.png")
     go_on(args)
 
 

@@ -72,9 +72,9 @@ class _Announcement(event.Listener):
             return
         self.said = True
         what = _what.get()
-        sentence = "opttree compiles its kernels, once per machine and version" + (
-            "" if what is None else f": {what()}"
-        )
+        sentence = "opttree compiles its kernels, once per machine and version"
+        if what is not None:
+            sentence += f": {what()}"
         _log.warning(sentence)
         for listener in _listeners:
             listener(sentence)

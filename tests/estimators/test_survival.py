@@ -24,6 +24,7 @@ def drawn(n=300, seed=0):
     return X, survival.outcome(time <= cut, np.minimum(time, cut))
 
 
+@pytest.mark.usefixtures("needs_data")
 @pytest.mark.parametrize(
     ("name", "values"), [("colon", (0.702690, 0.684417, 0.651849)), ("acath", (0.546866, 0.538548, 0.531646))]
 )
