@@ -32,12 +32,13 @@ BOARDS = {
 LEADERS = {
     "leaderboard_regression_default": {
         "forest": "forest", "boosted": "boosting", "auto": "AutoTree (a single tree)", "catboost": "CatBoost",
-        "lightgbm": "LightGBM", "xgboost": "XGBoost", "rf": "random forest", "extra-trees": "ExtraTrees",
-        "cart": "CART",
+        "lightgbm": "LightGBM", "lightgbm-linear": "LightGBM with linear leaves", "xgboost": "XGBoost",
+        "rf": "random forest", "extra-trees": "ExtraTrees", "cart": "CART",
     },
     "leaderboard_regression_tuned": {
         "forest*": "forest", "boosted*": "boosting", "catboost*": "CatBoost", "xgboost*": "XGBoost",
-        "lightgbm*": "LightGBM", "rf*": "random forest", "cart*": "CART",
+        "lightgbm*": "LightGBM", "lightgbm-linear*": "LightGBM with linear leaves", "rf*": "random forest",
+        "cart*": "CART",
     },
     "leaderboard_classification_default": {
         "boosted": "boosting", "forest": "forest", "catboost": "CatBoost", "lightgbm": "LightGBM", "xgboost": "XGBoost",

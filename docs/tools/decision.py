@@ -6,7 +6,7 @@
 from pathlib import Path
 
 STEPS = [
-    (("More rows than memory holds?",), "yes", ("Learned in chunks", "GET… and SDTR… fit_chunks")),
+    (("More rows than memory holds?",), "yes", ("Fitted to opttree.Rows", "TAO…, TAOForest…, BoostedTrees…")),
     (("Must people read the model,", "or must it be small?"), "no", ("Sums of trees", "TAOForest…, BoostedTrees…")),
     (("Proved optimal,", "or under side constraints?"), "yes", ("Exact trees", "ORTRegressor, OCTClassifier; MIP")),
     (("One feature in each condition?",), "yes", ("Axis-aligned trees", 'TAO… splits="axis"; ORT-L')),

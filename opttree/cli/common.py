@@ -23,6 +23,9 @@ def task_of(args: argparse.Namespace, y: pd.Series) -> str:
     from opttree.tables import datasets
 
     task = str(args.task) if args.task else datasets.guess_task(y)
+    if task == "regression" and y.dtype.kind not in "iufb":
+        text = f"column {y.name!r} holds text such as {shown(y.iloc[0])}"
+        raise ValueError(f"--task regression needs a target of numbers, and {text}: use --task classification")
     if task == "classification" and y.dtype.kind not in "iub" and y.nunique() > max(0.5 * len(y), 2):
         words = f"target column {y.name!r} must have labels with some rows each"
         raise ValueError(f"{words}; got {y.nunique()} different ones in {len(y)} rows, such as {shown(y.iloc[0])}")
@@ -37,7 +40,7 @@ def task_of(args: argparse.Namespace, y: pd.Series) -> str:
 def add_reading(parser: argparse.ArgumentParser) -> None:
     """Options that say how a table is written."""
     group = parser.add_argument_group("how the table is written; by default, the file tells")
-    group.add_argument("--sep", metavar="CHAR", help="what stands between columns; tab is a word for it")
+    group.add_argument("--sep", metavar="CHAR", help="the character between columns; the word tab is accepted")
     group.add_argument("--decimal", choices=(".", ","), help="what stands before decimals")
     group.add_argument("--thousands", metavar="CHAR", help="what stands between thousands")
     group.add_argument("--encoding", metavar="NAME", help="such as latin-1")

@@ -66,7 +66,7 @@ def drawn(table: pd.DataFrame, results: dict[str, Any], title: str, score: str) 
 
     shown = table.sort_values("test")
     height = max(3.6, 0.35 * len(shown) + 1.2)
-    figure, axes = plt.subplots(1, 2 if results else 1, figsize=(11 if results else 6, height), layout="constrained")
+    _figure, axes = plt.subplots(1, 2 if results else 1, figsize=(11 if results else 6, height), layout="constrained")
     first = axes[0] if results else axes
     first.errorbar(shown["test"], range(len(shown)), xerr=shown["test_std"].fillna(0.0), fmt="o", capsize=3)
     first.set_yticks(range(len(shown)), shown.index)

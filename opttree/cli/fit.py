@@ -14,16 +14,21 @@ from opttree.cli.common import add_reading, check_place, go_on, is_other, names_
 from opttree.methods.table import METHODS, make_estimator
 from opttree.runtime.escape import plain
 
+METHOD = (
+    "tao-axis: a tree with conditions on one feature each; tao or tao-c, the default: on weighted sums of features; "
+    "tao-l: with a linear model in each leaf; ort: proved optimal, if ten seconds suffice; forest and "
+    "boosted: sums of trees, the most accurate; the others are methods of papers, see `opttree.methods`"
+)
 FEWEST_HELD_OUT = 2  # rows, of which a score can be made
 
 
 def add_parsers(commands: Any) -> None:
     """Add the commands."""
     fit = commands.add_parser("fit", help="train a tree or a forest on a CSV or Parquet file and save it")
-    fit.add_argument("data", metavar="DATA")
-    several = "column to predict; of policies the columns of rewards, of survival times EVENT,TIME"
+    fit.add_argument("data", metavar="DATA", help="a CSV or Parquet file, or a pattern such as 'parts/*.parquet'")
+    several = "column to predict; with --task policy the columns of rewards, with --task survival EVENT,TIME"
     fit.add_argument("--target", required=True, metavar="COLUMN", help=several)
-    fit.add_argument("--method", choices=sorted(fit_methods()), default="tao", help="tao is tao-c; default %(default)s")
+    fit.add_argument("--method", choices=sorted(fit_methods()), default="tao", help=METHOD)
     tasks = ("regression", "classification", *beyond.TASKS)
     fit.add_argument("--task", choices=tasks, help="default: by the target, of one column")
     tree_options(fit, "auto")
@@ -34,7 +39,7 @@ def add_parsers(commands: Any) -> None:
         "--categorical", default="", metavar="COL,COL", help="columns of numbers that are categories; text always is"
     )
     fit.add_argument("--skip-blank-targets", action="store_true", help="leave out rows without a target")
-    fit.add_argument("--time-limit", type=float, metavar="SECONDS")
+    fit.add_argument("--time-limit", type=float, metavar="SECONDS", help="after which the best model so far is kept")
     fit.add_argument("--verbose", action="store_true", help="show a progress bar")
     tall.add_options(fit)
     add_reading(fit)
@@ -64,8 +69,17 @@ def on_gpu() -> list[str]:
 
 
 def depth_of(text: str) -> int | str:
-    """A depth, or "auto"."""
-    return text if text == "auto" else int(text)
+    """A number, or a word; see `check_depth`."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def check_depth(depth: int | str) -> None:
+    """ValueError for what is no depth."""
+    if depth != "auto" and (isinstance(depth, str) or depth < 1):
+        raise ValueError(f"--depth must be a whole number >= 1, or auto; got {depth}")
 
 
 def tree_options(parser: argparse.ArgumentParser, depth: int | str = 4) -> None:
@@ -116,6 +130,7 @@ def _report(reading: Any, target: str | None, categorical: Any = ()) -> Any:
 
 
 def _fit(args: argparse.Namespace) -> None:
+    check_depth(args.depth)
     from sklearn.model_selection import train_test_split
 
     from opttree.cli.doubts import doubts

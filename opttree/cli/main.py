@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opttree.cli.common import add_reading, draw, go_on, save_figure, table_for, table_of, task_of
-from opttree.cli.fit import add_parsers as add_fit, check_device, tree_options
+from opttree.cli.fit import add_parsers as add_fit, check_depth, check_device, tree_options
 from opttree.cli.models import add_parsers as add_models
 from opttree.cli.race import add_parser as add_race
 from opttree.cli.solve import add_parser as add_solve
@@ -74,7 +74,8 @@ def _shown(usual: Callable[..., None]) -> Callable[..., None]:
 def _parser() -> argparse.ArgumentParser:
     from opttree.runtime.versions import __version__
 
-    parser = argparse.ArgumentParser(prog="opttree", description="Optimal and optimized decision trees.")
+    begin = "Begin with `opttree look FILE`, then `opttree fit FILE --target COLUMN --out model.json`."
+    parser = argparse.ArgumentParser(prog="opttree", description="Optimal and optimized decision trees.", epilog=begin)
     parser.add_argument("--version", action="version", version=f"opttree {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
@@ -90,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
 
     show = commands.add_parser("show", help="print a saved tree as text, or draw it")
     show.add_argument("model", metavar="MODEL")
-    show.add_argument("--png", metavar="FILE", help="draw the tree into this picture instead of printing it")
+    show.add_argument("--png", metavar="FILE", help="draw the tree into this picture (.png, .pdf or .svg) instead")
     show.add_argument("--tree", type=int, metavar="K", help="of a forest: tree K, counted from 0")
     show.add_argument("--max-depth", type=int, metavar="D", help="draw no deeper than D")
     show.set_defaults(run=_show)
@@ -112,15 +113,17 @@ def _parser() -> argparse.ArgumentParser:
     add_race(commands)
     add_models(commands)
 
-    warm = commands.add_parser("warm-up", help="compile the kernels ahead of the first fit, in two processes")
-    warm.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
-    warm.add_argument("--prebuilt", metavar="LEVEL", help="into the package, for a wheel: x86-64-v3 or arm64")
+    about = "Compile the kernels now, so that the first fit does not have to: some minutes for all methods, once."
+    warm = commands.add_parser("warm-up", help="compile the kernels ahead of the first fit", description=about)
+    warm.add_argument("methods", nargs="*", metavar="METHOD", help="methods to prepare; default: all")
+    wheel = "compile for this kind of processor into the package, to build a wheel: x86-64-v3 or arm64"
+    warm.add_argument("--prebuilt", metavar="LEVEL", help=wheel)
     warm.set_defaults(run=_warm_up)
 
     cost = commands.add_parser("cost", help="estimate seconds and memory of fits on one thread")
     for name, metavar in (("n", "ROWS"), ("p", "FEATURES"), ("depth", "DEPTH")):
         cost.add_argument(name, type=int, metavar=metavar)
-    cost.add_argument("methods", nargs="*", metavar="METHOD", help="default: all that have kernels of ours")
+    cost.add_argument("methods", nargs="*", metavar="METHOD", help="methods to estimate; default: all")
     cost.add_argument("--outputs", type=int, default=1, metavar="K", help="outputs, or classes (default: 1)")
     cost.add_argument("--density", type=float, default=1.0, metavar="SHARE", help="of entries not zero (default: 1)")
     cost.set_defaults(run=_cost)
@@ -221,14 +224,16 @@ def _warm_up(args: argparse.Namespace) -> None:
 
 
 def _cost(args: argparse.Namespace) -> None:
-    from opttree.methods.costs import SPARSE, estimate_cost
+    from opttree.methods.costs import SPARSE, estimate_cost, was_measured
     from opttree.methods.warming import names
 
     every = names() if args.density == 1.0 else [name for name in names() if name in SPARSE]
+    print("seconds of one thread, and memory beside the table; *: beyond what was measured", file=sys.stderr)
     for method in args.methods or every:
         size = {"outputs": args.outputs, "density": args.density}
         cost = estimate_cost(method, args.n, args.p, args.depth, **size)
-        print(f"{method:11s} {cost.seconds:10.3g} s {cost.bytes / 1e6:10.3g} MB")
+        beyond = "" if was_measured(method, args.n, args.p, args.depth) else " *"
+        print(f"{method:11s} {cost.seconds:10.3g} s {cost.bytes / 1e6:10.3g} MB{beyond}")
 
 
 def _compare(args: argparse.Namespace) -> None:
@@ -239,8 +244,7 @@ def _compare(args: argparse.Namespace) -> None:
     unknown = [m for m in methods if m not in METHODS]
     if unknown or not methods:
         raise ValueError(f"--methods must be among {', '.join(METHODS)}; got {unknown[0] if unknown else 'none'!r}")
-    if args.depth != "auto" and args.depth < 1:
-        raise ValueError(f"--depth must be >= 1; got {args.depth}")
+    check_depth(args.depth)
     check_device(args.device, methods)
     if args.cv < 2:
         raise ValueError(f"--cv must be >= 2; got {args.cv}")

@@ -19,16 +19,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options for tables in parts."""
     group = parser.add_argument_group("a folder or a pattern of Parquet files ('parts/*.parquet'), read in parts")
     group.add_argument(
-        "--passes", type=int, metavar="N", help="over all rows; default 3; get, sdtr 1; boosted: its own"
+        "--passes", type=int, metavar="N", help="passes over all rows; default 3; sdtr 1; boosted: its own"
     )
     group.add_argument(
         "--sample", type=int, default=50_000, metavar="ROWS", help="rows to begin with; default %(default)s"
     )
-    group.add_argument("--part-rows", type=int, default=262_144, metavar="ROWS", help="of a part; default %(default)s")
+    group.add_argument(
+        "--part-rows", type=int, default=262_144, metavar="ROWS", help="rows in a part; default %(default)s"
+    )
     group.add_argument("--store", metavar="FOLDER", help="keep the rows there as numbers, which are read more quickly")
     group.add_argument("--checkpoint", metavar="FILE", help="go on from this file; it is written after each pass")
     group.add_argument("--workers", type=int, metavar="N", help="processes of a Dask cluster on this machine")
-    group.add_argument("--scheduler", metavar="ADDRESS", help="of a Dask cluster that is there")
+    group.add_argument("--scheduler", metavar="ADDRESS", help="address of a running Dask cluster")
 
 
 def is_tall(args: argparse.Namespace) -> bool:
@@ -65,7 +67,7 @@ def fit(args: argparse.Namespace, make: Any) -> tuple[Any, str]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InterruptedFitWarning)
             warnings.simplefilter("ignore", TableWarning)
-            passes = args.passes or (1 if model.recipe.stream is not None else 3)
+            passes = args.passes or (3 if model.recipe.parts else 1)
             model.fit_chunks(rows, epochs=passes, sample_rows=args.sample, checkpoint=args.checkpoint)
         seconds = time.perf_counter() - began
         said = f"{model.n_rows_} rows in {len(rows)} parts, {seconds:.2f} s, {rows.traffic.rounds} rounds"

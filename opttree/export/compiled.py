@@ -84,7 +84,7 @@ class CompiledModel:
         row : array-like of shape (p,), or mapping
             Numbers in the order of the features; of a model of a table, entries in the order of ``columns`` or of all
             columns of the table, or a mapping from their names (a dict, a row of pandas). With an encoding, a column
-            may be missing.
+            may be missing, unless there is a name that the table does not have.
 
         Returns
         -------
@@ -94,7 +94,7 @@ class CompiledModel:
         Raises
         ------
         ValueError
-            If the row has another length, or a number that is not finite.
+            If the row has another length or other names, or a number that is not finite.
         """
         out = self._answer(row)
         if self._several:
@@ -161,6 +161,7 @@ class _Columns:
     def __init__(self, encoding: Any) -> None:
         self.encoding, self.read_ = encoding, columns_read(encoding)
         self.names = [read.column.name for read in self.read_]
+        self.known = {column.name for column in encoding.columns}
         kinds = [ctypes.c_char_p if read.column.kind == "category" else ctypes.c_double for read in self.read_]
         fields = [(f"f{k}", kind) for k, kind in enumerate(kinds)]
         self.structure: Any = type("Row", (ctypes.Structure,), {"_fields_": fields})
@@ -169,6 +170,9 @@ class _Columns:
         """Fill the features of a row."""
         if hasattr(row, "keys"):
             given = [row.get(name) for name in self.names]
+            absent = [name for name in self.names if name not in row]
+            if absent and (unknown := [name for name in row.keys() if name not in self.known]):  # noqa: SIM118
+                raise ValueError(f"row must name columns of the table, such as {absent[0]!r}; got {unknown[0]!r}")
         else:
             given = list(row)
             if len(given) == len(self.encoding.columns):

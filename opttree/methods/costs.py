@@ -180,6 +180,15 @@ def estimate_cost(method: str, n: int, p: int, depth: int, *, outputs: int = 1, 
     )
 
 
+def was_measured(method: str, n: int, p: int, depth: int) -> bool:
+    """Whether fits of at least this size were measured; a method that takes its time limit counts as measured."""
+    largest = _table()["methods"][method].get("measured")
+    if largest is None:
+        return True
+    shallow = not METHODS[method].has_depth or depth <= largest["depth"][1]
+    return bool(n <= largest["n"][1] and p <= largest["p"][1] and shallow)
+
+
 def bytes_of_weights(n: int, p: int, depth: int, outputs: int, density: float, linear: bool) -> float:
     """Bytes of the weights of splits on a sparse table, and of linear leaves of all outputs but the first."""
     nodes, leaves = _nodes(depth) if density < 1.0 else 0.0, _leaves(n, depth) if linear else 0.0

@@ -189,7 +189,7 @@ def bad_commands(folder):
         "no file": (["fit", str(folder / "absent.csv"), *fit], "must be a readable CSV file"),
         "unknown column": (["fit", number, "--target", "q", "--out", "m.json"], "--target must be a column"),
         "missing target": (["fit", write(folder / "t.csv", "x,y\n1,\n2,3\n"), *fit], "no missing values; got 1"),
-        "depth 0": (["fit", number, *fit, "--depth", "0"], "max_depth must be an integer >= 1, 'auto' or 'cv'; got 0"),
+        "depth 0": (["fit", number, *fit, "--depth", "0"], "--depth must be a whole number >= 1, or auto; got 0"),
         "no folder": (
             ["fit", number, "--target", "y", "--out", "absent/m.json"],
             "--out must be a file in an existing",
@@ -205,7 +205,10 @@ def bad_commands(folder):
         "unknown data": (["compare", "--data", "diabetis"], "near matches: diabetes"),
         "unknown method": (["compare", "--data", "iris", "--methods", "magic"], "--methods must be among"),
         "folds": (["compare", "--data", "iris", "--cv", "1"], "--cv must be >= 2; got 1"),
-        "compare depth": (["compare", "--data", "iris", "--depth", "0"], "--depth must be >= 1; got 0"),
+        "compare depth": (
+            ["compare", "--data", "iris", "--depth", "0"],
+            "--depth must be a whole number >= 1, or auto; got 0",
+        ),
     }
 
 

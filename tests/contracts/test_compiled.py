@@ -70,6 +70,9 @@ def test_rows_of_tables(backend, splits):
     odd = frame.head(2).assign(town=["Bonn\0", "Bonn"])
     np.testing.assert_allclose([fast.predict_one(row) for _k, row in odd[::-1].iterrows()], model.predict(odd)[::-1])
     assert fast.predict_one({**rows[0], "town": "B\udcff"}) == fast.predict_one({**rows[0], "town": "Ulm"})
+    with pytest.raises(ValueError, match="row must name columns of the table, such as 'town'; got 'Town'"):
+        fast.predict_one({"Town": "Ulm", **{name: rows[0][name] for name in fast.columns if name != "town"}})
+    assert fast.predict_one({**rows[0], "more": 1.0}) == pytest.approx(want[0])  # nothing is absent
     with pytest.raises(ValueError, match="'size' must hold numbers"):
         fast.predict_one({"size": "large"})
 
