@@ -161,7 +161,17 @@ def test_which_method_quotes_the_leaderboards():
     assert f"rows and {words[len(alike)]} methods tuned alike" in text
     assert tuned.mean().idxmax() == "forest*"
     better = (default["boosted"] > default["forest"]).sum(), (tuned["boosted*"] > tuned["forest*"]).sum()
-    assert f"boosting is better on {better[0]} of the {default.shape[0]} sets, tuned on {better[1]}" in text
+    sets = default.shape[0]
+    told = f"boosting is more accurate than the forest on {better[0]} of the {sets} data sets; with both tuned, on"
+    assert f"{told} {better[1]}" in text
+    lightgbm, linear, catboost = (
+        (default["forest"] > default[rival]).sum() for rival in ("lightgbm", "lightgbm-linear", "catboost")
+    )
+    assert f"LightGBM on {lightgbm} of the {sets} data sets, than LightGBM with linear leaves on {linear}" in text
+    assert f"than CatBoost on {catboost}." in text
+    assert f"{(tuned['catboost*'] > tuned['forest*']).sum()} of {sets}" in text
+    paired = pd.read_csv(RESULTS / "leaderboard_regression_default" / "paired.csv").set_index("method")
+    assert f"(p = {paired.loc['catboost', 'p (Wilcoxon, Holm)']:.2f}".replace("0.", ".") in text
     classes = board("leaderboard_classification_default").mean()
     told = ", ".join(f"{classes[key]:.3f}".lstrip("0") for key in ("boosted", "catboost", "forest"))
     assert f"({told} on one split)" in text
