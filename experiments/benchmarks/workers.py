@@ -27,7 +27,7 @@ import numpy as np
 import opttree
 from experiments.benchmarks.common import Row, script
 from experiments.benchmarks.tall import write
-from opttree.tables.parts import _bytes
+from opttree.tables.blocks import size_in_bytes
 
 EMPTY_ROUNDS = 5
 NETWORKS = ((0.0001, 10e9), (0.001, 10e9), (0.001, 1e9), (0.02, 0.1e9))  # seconds of a way, bits a second
@@ -55,7 +55,7 @@ class Timed(opttree.Rows):
         rounds = self.watched()
         if rounds:
             rounds[-1] = rounds[-1]._replace(between=began - self.__dict__["ended"])
-        rounds.append(Round(tuple(seconds), _bytes(shared), back, 0.0))
+        rounds.append(Round(tuple(seconds), size_in_bytes(shared), back, 0.0))
         self.__dict__["ended"] = time.perf_counter()
 
     def each(self, function: Callable[..., Any], shared: Any) -> Generator[Any]:
@@ -64,7 +64,7 @@ class Timed(opttree.Rows):
         results = list(super().each(function, shared))
         count = len(self._blocks)
         own = (time.perf_counter() - began) / count
-        self._noted([own] * count, shared, _bytes(results) // count, began)
+        self._noted([own] * count, shared, size_in_bytes(results) // count, began)
         yield from results
 
     def sum(self, function: Callable[..., Any], shared: Any, states: list[Any] | None = None) -> Any:
@@ -72,7 +72,7 @@ class Timed(opttree.Rows):
         began = time.perf_counter()
         self.__dict__["clocks"] = []
         result = super().sum(function, shared, states)
-        self._noted(self.__dict__["clocks"], shared, _bytes(result), began)
+        self._noted(self.__dict__["clocks"], shared, size_in_bytes(result), began)
         return result
 
     def _come(self, result: Any, number: int) -> Any:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from opttree.runtime import cluster
 from opttree.runtime.threads import count, limited
+from opttree.tables import blocks
 from opttree.tables.chunks import Chunks
 from opttree.tables.sources import (
     Arrays,
@@ -28,7 +29,6 @@ from opttree.tables.sources import (
     Stored,
     along_rows,
     checked,
-    file_of,
     files_of,
     n_rows_of,
     placed,
@@ -198,7 +198,7 @@ class Rows:
         """Rows of each part; counted once."""
         if self._sizes is None:
             known = all(hasattr(part, "rows") for part in self._parts)
-            self._sizes = [part.rows for part in self._parts] if known else list(self.each(_size, ()))
+            self._sizes = [part.rows for part in self._parts] if known else list(self.each(blocks.size, ()))
         return self._sizes
 
     @property
@@ -240,7 +240,7 @@ class Rows:
         if client is None:
             results = self._here(lambda read, number: function(read(), number, shared))
         else:
-            results = (one for block in self._there(client, _each, function, shared) for one in block)
+            results = (one for block in self._there(client, blocks.answers, function, shared) for one in block)
         for number, result in enumerate(results, 1):
             yield self._come(result, number)
 
@@ -271,10 +271,10 @@ class Rows:
         if client is None:
             sums = self._sums_here(function, shared, states, first)
         else:
-            sums = self._there(client, _summed, function, shared, states)
+            sums = self._there(client, blocks.summed, function, shared, states)
         total: Any = None
         for block, result in zip(self._blocks, sums, strict=True):
-            total = added(total, self._come(result, block.stop))
+            total = blocks.added(total, self._come(result, block.stop))
         return total
 
     def _sums_here(
@@ -292,7 +292,7 @@ class Rows:
         for block in self._blocks:
             total = None
             for answer in islice(answers, len(block)):
-                total = added(total, answer)
+                total = blocks.added(total, answer)
             yield total
 
     @property
@@ -316,7 +316,7 @@ class Rows:
             Rows whose parts are read from there; their `Traffic` is the same.
         """
         Path(str(self.store)).mkdir(parents=True, exist_ok=True)
-        sizes = list(self.each(_written, (str(self.store), read)))
+        sizes = list(self.each(blocks.written, (str(self.store), read)))
         found = type(self).__new__(type(self))
         vars(found).update(vars(self))
         found._parts = [Stored(str(self.store), number, size) for number, size in enumerate(sizes)]
@@ -377,7 +377,7 @@ class Rows:
         firsts = np.concatenate([[0], np.cumsum(self.sizes)])
         places = np.searchsorted(numbers, firsts)
         wanted = [numbers[a:b] - first for a, b, first in zip(places[:-1], places[1:], firsts[:-1], strict=True)]
-        found = [some for some in self.each(_taken, wanted) if len(some.y)]
+        found = [some for some in self.each(blocks.taken, wanted) if len(some.y)]
         if not found:
             raise ValueError("source must hold at least one row; got none")
         frames = {hasattr(some.X, "columns") for some in found}
@@ -454,12 +454,12 @@ class Rows:
     def _new_round(self, shared: Any) -> Any:
         """Count a round, in which all blocks are told ``shared``; the client of the cluster, or None."""
         self.traffic.rounds += 1
-        self.traffic.sent += _bytes(shared) * len(self._blocks)
+        self.traffic.sent += blocks.size_in_bytes(shared) * len(self._blocks)
         return self.client or cluster.client()
 
     def _come(self, result: Any, number: int) -> Any:
         """A result, whose bytes are counted; ``watch`` is told of the ``number`` parts that have been done."""
-        self.traffic.received += _bytes(result)
+        self.traffic.received += blocks.size_in_bytes(result)
         if self.watch is not None:
             self.watch(number)
         return result
@@ -497,22 +497,21 @@ class Rows:
         states: list[Any] | None = None,
     ) -> Generator[Any]:
         """``work`` of each block on a cluster, a task for a block; what a lost worker had is read and done again."""
-        blocks = self._blocks
         submit = partial(client.submit, pure=False)
-        for number, block in enumerate(blocks):
+        for number, block in enumerate(self._blocks):
             if number not in self._held and all(isinstance(self._parts[part], Delayed) for part in block):
                 parts = client.compute([self._parts[part].part for part in block])
-                self._held[number] = submit(_together, *parts)
-        sent = client.submit(_same, shared, pure=False)
+                self._held[number] = submit(blocks.together, *parts)
+        sent = client.submit(blocks.same, shared, pure=False)
         futures: list[Any] = []
-        for number, block in enumerate(blocks):
+        for number, block in enumerate(self._blocks):
             held = self._held.get(number)
             parts = None if held is not None else [self._parts[part] for part in block]
             task = work, function, parts, held, self._columns, block, sent
             if states is None:
-                futures.append(submit(_call, *task))
+                futures.append(submit(blocks.work_of_block, *task))
                 continue
-            both = submit(_call, *task, (states[number],))
+            both = submit(blocks.work_of_block, *task, (states[number],))
             futures.append(submit(itemgetter(0), both))
             states[number] = submit(itemgetter(1), both)
         try:
@@ -522,97 +521,3 @@ class Rows:
         except BaseException:
             client.cancel([future for future in futures if future is not None])
             raise
-
-
-def added(total: Any, more: Any) -> Any:
-    """The sum of two numbers, arrays, objects with a method ``plus``, or tuples of these; None is nothing."""
-    if total is None:
-        return more
-    if hasattr(total, "plus"):
-        return total.plus(more)
-    if isinstance(total, (tuple, list)):
-        return tuple(added(own, other) for own, other in zip(total, more, strict=True))
-    return total + more
-
-
-def _call(
-    work: Callable[..., Any],
-    function: Callable[..., Any],
-    parts: list[Any] | None,
-    held: Any,
-    columns: Columns,
-    block: range,
-    shared: Any,
-    states: Any = None,
-) -> Any:
-    """``work`` of a block: of its parts, read from where they are or from ``held`` partitions."""
-
-    def read(place: int) -> Read:
-        return checked(parts[place].read(columns) if parts is not None else Delayed.divided(held[place], columns))
-
-    with limited(1):
-        return work(function, [partial(read, place) for place in range(len(block))], block, shared, states)
-
-
-def _each(function: Callable[..., Any], reads: list[Callable[[], Read]], block: range, shared: Any, _: None) -> Any:
-    return [function(read(), number, shared) for read, number in zip(reads, block, strict=True)]
-
-
-def _summed(
-    function: Callable[..., Any], reads: list[Callable[[], Read]], block: range, shared: Any, known: Any
-) -> Any:
-    """The sum of the block's answers; where states are kept, also the new ones."""
-    total, new = None, []
-    if known is None:
-        for read, number in zip(reads, block, strict=True):
-            total = added(total, function(read(), number, shared))
-        return total
-    states = known[0]
-    for place, (read, number) in enumerate(zip(reads, block, strict=True)):
-        before = None if states is None else states[place]
-        answer, state = function(read() if states is None else None, number, shared, before)
-        total = added(total, answer)
-        new.append(state)
-    return total, new
-
-
-def _together(*parts: Any) -> list[Any]:
-    return list(parts)
-
-
-def _written(part: Read, number: int, shared: tuple[str, Callable[[Read], Any]]) -> int:
-    folder, read = shared
-    arrays = read(part)
-    for name, array in zip(Read._fields, arrays, strict=True):
-        beside = file_of(folder, number, f"{name}.new")
-        np.save(beside, array)
-        Path(beside).replace(file_of(folder, number, name))
-    return len(arrays[-1])
-
-
-def _same(shared: Any) -> Any:
-    return shared
-
-
-def _size(part: Read, number: int, shared: Any) -> int:
-    return len(part.y)
-
-
-def _taken(part: Read, number: int, wanted: Sequence[NDArray[np.intp]]) -> Read:
-    """Some rows of a part."""
-    own = wanted[number]
-    X = part.X.iloc[own] if hasattr(part.X, "iloc") else part.X[own]
-    return Read(X, part.y[own], None if part.weight is None else part.weight[own])
-
-
-def _bytes(value: Any) -> int:
-    """Bytes of the arrays in a value."""
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if isinstance(value, (tuple, list)):
-        return sum(_bytes(one) for one in value)
-    if isinstance(value, dict):
-        return sum(_bytes(one) for one in value.values())
-    if is_dataclass(value) and not isinstance(value, type):
-        return sum(_bytes(getattr(value, one.name)) for one in fields(value))
-    return 8 if isinstance(value, (int, float, np.number)) else 0
