@@ -14,7 +14,7 @@ from opttree.model.convert import as_tree
 from opttree.model.files import Model, as_saved
 from opttree.model.text import gate_text, leaf_text, sides
 from opttree.model.tree import Tree
-from opttree.plotting.tree_picture import color_of, leaves_below, mean_answers, short_answer
+from opttree.plotting.tree_picture import color_of, leaves_below, mean_answers, percent, short_answer
 from opttree.runtime.escape import html_text, plain, script_data
 from opttree.tables.encoding import Levels, Missing
 
@@ -91,6 +91,9 @@ def nodes_of(saved: Model, tree: Tree, digits: int, form: dict[str, Any]) -> lis
                 entry["split"] = {"weights": weights, "threshold": float(tree.b[node])}
         else:
             entry["text"] = short_answer(tree, node) or leaf_text(tree, node, names, 3, MOST_TERMS)
+            sure = "" if tree.classes is None or tree.linear_leaves else percent(float(mean[node].max()))
+            rows = "" if tree.share is None else f"{percent(tree.share[node])} of rows"
+            entry["short"] = " · ".join(part for part in (sure, rows) if part)
             entry["whole"] = leaf_text(tree, node, names, digits)
         if tree.classes is not None:
             shares = mean[node] / max(float(mean[node].sum()), 1e-300)

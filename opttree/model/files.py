@@ -234,7 +234,7 @@ class Model:
         return tree.to_text() if tree.encoding is not None else tree.to_text(self.feature_names)
 
 
-def as_saved(model: Any, feature_names: Sequence[str] | None = None, target: str = "target") -> Model:
+def as_saved(model: Any, feature_names: Sequence[str] | None = None, target: str | None = None) -> Model:
     """The `Model` of a tree, a forest, a result or a fitted estimator; a `Model` as it is."""
     if isinstance(model, Model):
         return model
@@ -244,6 +244,7 @@ def as_saved(model: Any, feature_names: Sequence[str] | None = None, target: str
     if feature_names is None and inside.encoding is None:
         feature_names = getattr(model, "feature_names_in_", None)
     method = "" if isinstance(model, (Tree, Forest)) else type(model).__name__
+    target = target or getattr(model, "_target_name", None) or "target"
     return Model(inside, tuple(inside.names(feature_names)), target, method)
 
 
@@ -252,7 +253,7 @@ def save(
     path: str | os.PathLike[str],
     *,
     feature_names: Sequence[str] | None = None,
-    target: str = "target",
+    target: str | None = None,
     form: Form | None = None,
 ) -> None:
     """Write a `Tree`, a `Forest`, a `Model`, a result or a fitted estimator to ``path``: JSON, or NPZ if the name ends
@@ -268,8 +269,8 @@ def save(
         Name of the file, which ends in ``.json`` or ``.npz``.
     feature_names : sequence of str or None, default None
         The p names in place of the model's own.
-    target : str, default "target"
-        What the model predicts, for texts and SQL.
+    target : str or None, default None
+        What the model predicts, for texts and SQL; None: the name of the ``y`` of the fit, or "target".
     form : Form or None, default None
         How the file of the training table was written.
 

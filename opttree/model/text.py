@@ -95,5 +95,6 @@ def terms(
     if cut:
         sizes = np.abs(weights if spread is None else weights * spread)[chosen]
         chosen = np.sort(chosen[np.argsort(-sizes, kind="stable")[:most]])
-    parts = [names[j] if weights[j] == 1.0 else f"{number(weights[j], digits)} {names[j]}" for j in map(int, chosen)]
+    told = {j: number(weights[j], digits) for j in map(int, chosen)}
+    parts = [names[j] if word == "1" else f"{word} {names[j]}" for j, word in told.items()]
     return (" + ".join(parts).replace("+ -", "- ") or "0") + (" + ..." if cut else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,6 +33,7 @@ NUMBERS = mpl.colormaps["RdYlBu_r"]
 STRONGEST = 0.6  # share of the full colour in a box
 LINE = 1.2  # font sizes from a line to the next
 MOST_CLASSES = 10  # in the legend, and in different colours
+INK = "#1f2933"
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,26 @@ class Box:
 
 
 def draw_tree(
-    tree: Tree, names: Sequence[str], in_words: bool, max_depth: int | None, ax: Axes | None, font: float
+    tree: Tree,
+    names: Sequence[str],
+    in_words: bool,
+    max_depth: int | None,
+    ax: Axes | None,
+    font: float,
+    target: str | None,
 ) -> Axes:
     """Draw a tree on ``ax``, or on a new figure with room for it, see `opttree.plotting.plot_tree`."""
     places = layout(tree, max_depth)
     boxes = {node: box_of(tree, node, names, in_words, max_depth) for node in places}
     width = 1.0 + max(x for x, _y in places.values())
     height = 1.0 + max(-y for _x, y in places.values())
+    named = [] if tree.classes is None or tree.n_outputs > MOST_CLASSES else [str(name) for name in tree.classes]
     if ax is None:
-        ax = _new_axes(boxes, font, width, height)
+        ax = _new_axes(boxes, font, width, height, named)
     size = ax.figure.get_size_inches() * (ax.get_position().width, ax.get_position().height)  # type: ignore[union-attr]
-    chosen = fitted_texts(places, boxes, size / (width, height), font)
+    columns, above = _legend_size(named, font, size[0])
+    unit = (size - (0.0, above)) / (width, height)
+    chosen = fitted_texts(places, boxes, unit, font)
     for node, (x, y) in places.items():
         if boxes[node].is_end:
             continue
@@ -66,7 +77,8 @@ def draw_tree(
             if node == 0 or (chosen[node][0] and chosen[kid][0] and -y < 2):
                 ax.text(
                     0.5 * (x + kx), 0.5 * (y + ky), word, fontsize=0.85 * chosen[0][1], color="#66727d", ha="center",
-                    va="center", zorder=2, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+                    va="center", zorder=2,
+                    bbox={"facecolor": ax.figure.get_facecolor(), "edgecolor": "none", "pad": 0.8},
                 )  # fmt: skip
     for node, (x, y) in places.items():
         text, font_size = chosen[node]
@@ -77,26 +89,47 @@ def draw_tree(
                     markeredgewidth=0.5, zorder=3)  # fmt: skip
             continue
         style = {"boxstyle": "round,pad=0.3", "facecolor": box.color, "edgecolor": edge, "linewidth": 0.8}
+        x = centre(text, x, font_size, width, unit[0]) / unit[0]
         ax.text(x, y, text, fontsize=font_size, ha="center", va="center", zorder=3, bbox=style, parse_math=False,
-                linespacing=LINE)  # fmt: skip
+                linespacing=LINE, color=INK)  # fmt: skip
         if text.endswith("\n"):
             ax.add_artist(_bar(tree, node, text, font_size, (x, y)))
     notes = [gate_text(tree, 3)] if tree.mixture else []
     if tree.spread is not None and any(f < 0 for f in tree.feature):
         notes.append("sums of features: weight x standard deviation, the largest terms; yes: the sum is low")
-    if tree.classes is not None and tree.n_outputs <= MOST_CLASSES and any(text for text, _size in chosen.values()):
-        named = [Patch(color=CLASSES(k), label=str(name)) for k, name in enumerate(tree.classes)]
+    if tree.classes is None and has_bars(tree) and tree.n_branches:
+        low, high = (number(float(end), 3) for end in _range_of_leaves(tree))
+        notes.append(f"{target or 'mean'}: from {low} (left, blue) to {high} (right, red)")
+    if named:
+        patches = [Patch(color=CLASSES(k), label=name) for k, name in enumerate(named)]
         legend = ax.legend(
-            handles=named, loc="upper left", fontsize=font, frameon=False, handlelength=1.0, borderaxespad=0.2
-        )
+            handles=patches, loc="upper left", ncols=columns, fontsize=font, frameon=False, handlelength=1.0,
+            borderaxespad=0.2, columnspacing=1.2, labelspacing=0.3,
+        )  # fmt: skip
         for label in legend.get_texts():
             label.set_parse_math(False)
     ax.set_xlim(-0.5, width - 0.5)
-    ax.set_ylim(0.5 - height, 0.5)
+    ax.set_ylim(0.5 - height, 0.5 + above / unit[1])
     ax.axis("off")
     for k, note in enumerate(reversed(notes)):
-        ax.text(0.0, 0.0 + 0.035 * k, note, fontsize=0.8 * font, color="#66727d", transform=ax.transAxes, va="bottom")
+        ax.text(0.01, 0.0 + 0.035 * k, note, fontsize=0.8 * font, color="#66727d", transform=ax.transAxes, va="bottom")
     return ax
+
+
+def _legend_size(named: Sequence[str], font: float, width: float) -> tuple[int, float]:
+    """Columns of a legend on a strip above the tree, and the height of the strip in inches."""
+    if not named:
+        return 1, 0.0
+    each = INCHES_PER_CHARACTER * font * (max(map(len, named)) + 6)
+    columns = int(np.clip(width / each, 1, len(named)))
+    return columns, 1.35 * font / 72.0 * -(-len(named) // columns) + 0.08
+
+
+def centre(text: str, column: float, font: float, columns: float, unit: float) -> float:
+    """Where the middle of a box stands, in inches from the first column: inside the picture."""
+    half = 0.5 * text_size(text, font)[0]
+    first, last = half - 0.5 * unit, (columns - 0.5) * unit - half
+    return column * unit if first > last else float(np.clip(column * unit, first, last))
 
 
 def layout(tree: Tree, max_depth: int | None) -> dict[int, tuple[float, float]]:
@@ -128,6 +161,8 @@ def is_end(tree: Tree, node: int, max_depth: int | None) -> bool:
 def box_of(tree: Tree, node: int, names: Sequence[str], in_words: bool, max_depth: int | None) -> Box:
     """What to draw of a node."""
     share = "" if tree.share is None else f"\n{percent(tree.share[node])} of rows" + "\n" * has_bars(tree)
+    if share and tree.classes is None and has_bars(tree) and node < tree.n_branches:
+        share = f"\nmean {number(float(mean_answers(tree)[node, 0]), 3)}{share}"
     color, end = color_of(tree, node), is_end(tree, node, max_depth)
     if end and node < tree.n_branches:
         below = leaves_below(tree)[node]
@@ -138,7 +173,11 @@ def box_of(tree: Tree, node: int, names: Sequence[str], in_words: bool, max_dept
         return Box((texts[0] + share, *texts, f"{short}{share}", short, ""), color, end)
     texts = [split_text(tree, node, names, most, in_words) for most in (3, 2, 1)]
     j = int(np.argmax(np.abs(tree.A[node] if tree.spread is None else tree.A[node] * tree.spread)))
-    return Box((texts[0] + share, texts[0], texts[1], texts[2], str(names[j]), ""), color, end)
+    name = str(names[j])
+    if in_words and tree.encoding is not None:
+        name = tree.encoding.columns[tree.encoding.features[j].column].name
+    lines = re.sub(r" (?=<= |in )", "\n", texts[2])
+    return Box((texts[0] + share, texts[0], texts[1], texts[2], lines, name, ""), color, end)
 
 
 def split_text(tree: Tree, node: int, names: Sequence[str], most: int, in_words: bool) -> str:
@@ -167,6 +206,8 @@ def has_bars(tree: Tree) -> bool:
 def percent(share: float) -> str:
     """A share as people write it: 65 %, .22 %, and 100 % only for all."""
     whole = 100.0 * share
+    if 1e-9 <= abs(share) < 0.0005:
+        return "< 0.1 %"
     if min(abs(share), abs(share - 1.0)) < 1e-9:  # none or all, to rounding
         return f"{whole:.0f} %"
     return f"{min(whole, 99.0):.0f} %" if whole >= 9.5 else f"{whole:.2g} %"
@@ -193,12 +234,19 @@ def _bar(tree: Tree, node: int, text: str, font: float, place: tuple[float, floa
         for k, (left, right) in enumerate(pairwise(ends)):
             area.add_artist(Rectangle((left, 0.0), right - left, tall, color=CLASSES(k % 10), linewidth=0.0))
     else:
-        leaves = mean[tree.n_branches :, 0]
-        at = wide * float(Normalize(leaves.min(), leaves.max())(mean[node, 0])) if np.ptp(leaves) > 0.0 else 0.5 * wide
+        low, high = _range_of_leaves(tree)
+        at = float(Normalize(low, high)(mean[node, 0])) if high > low else 0.5
+        at = 0.5 * tall + at * (wide - tall)  # the whole dot stands on the line
         area.add_artist(Line2D([0.0, wide], [0.5 * tall] * 2, color="#9aa7b4", linewidth=0.8))
         area.add_artist(Circle((at, 0.5 * tall), 0.5 * tall, color="#33485c"))
     below = (0.0, -0.5 * LINE * font * (len(lines) - 1))
     return AnnotationBbox(area, place, below, boxcoords="offset points", frameon=False, pad=0.0, zorder=4)
+
+
+def _range_of_leaves(tree: Tree) -> tuple[float, float]:
+    """The lowest and the highest mean of a leaf."""
+    leaves = mean_answers(tree)[tree.n_branches :, 0]
+    return float(leaves.min()), float(leaves.max())
 
 
 def short_answer(tree: Tree, node: int) -> str:
@@ -263,11 +311,9 @@ def _lines(text: str) -> str:
 
 
 def _wrapped(line: str, most: int = 26) -> str:
-    lines, rest = "", line
-    while len(rest) > most and " " in rest[most // 2 : most]:
-        cut = rest.rindex(" ", most // 2, most)
-        lines, rest = f"{lines}{rest[:cut]}\n", rest[cut + 1 :]
-    return lines + rest
+    whole = re.sub(r"(?<=\d) (?=%|more\b|\d)", "\N{NO-BREAK SPACE}", line)  # 12 %, 3 more, times of days
+    lines = textwrap.wrap(whole, most, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def text_size(text: str, font: float) -> tuple[float, float]:
@@ -279,13 +325,15 @@ def text_size(text: str, font: float) -> tuple[float, float]:
     )
 
 
-def _new_axes(boxes: dict[int, Box], font: float, width: float, height: float) -> Axes:
+def _new_axes(boxes: dict[int, Box], font: float, width: float, height: float, named: Sequence[str]) -> Axes:
     """Axes of a new figure with room for the whole texts of all boxes, within limits."""
     sizes = [text_size(box.texts[0], font) for box in boxes.values()]
     ends = [text_size(box.texts[0], font) for box in boxes.values() if box.is_end]
     wide = max(max(s[0] for s in ends) * width, max(s[0] for s in sizes)) + GAP * width
     tall = (max(s[1] for s in sizes) + 0.3) * height
-    figure = plt.figure(figsize=(float(np.clip(wide, 4.0, WIDEST)), float(np.clip(tall, 2.0, TALLEST))))
+    wide = float(np.clip(wide, 4.0, WIDEST))
+    tall += _legend_size(named, font, wide)[1]
+    figure = plt.figure(figsize=(wide, float(np.clip(tall, 2.0, TALLEST))))
     return figure.add_axes((0.0, 0.0, 1.0, 1.0))
 
 
@@ -305,7 +353,7 @@ def fitted_texts(
         options = [
             (detail, size)
             for detail in range(max(len(boxes[n].texts) for n in level))
-            for size in (fonts if detail < 6 else fonts[:1])
+            for size in (fonts if detail < 7 else fonts[:1])
         ]
         taken = next(
             ((d, size) for d, size in options if _fits(level, places, boxes, d, size, unit)),
@@ -327,12 +375,12 @@ def _fits(
     unit: NDArray[np.float64],
 ) -> bool:
     """Whether the texts of one level stand beside one another, and within their level."""
-    end = -np.inf
+    end, columns = -np.inf, 1.0 + max(x for x, _y in places.values())
     for n in level:
         text = boxes[n].texts[min(detail, len(boxes[n].texts) - 1)]
         wide, tall = text_size(text, font) if text else (0.07, 0.07)
-        x = places[n][0] * unit[0]
-        if x - 0.5 * wide < end or tall > 0.86 * unit[1]:
+        x = centre(text, places[n][0], font, columns, unit[0])
+        if wide > columns * unit[0] or x - 0.5 * wide < end or tall > 0.86 * unit[1]:
             return False
         end = x + 0.5 * wide + 0.4 * GAP
     return True

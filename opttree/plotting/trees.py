@@ -36,8 +36,11 @@ def plot_tree(
 ) -> Axes:
     """Draw a tree: a branch shows its condition and its share of the rows, a leaf its value or the largest terms of its
     equation, coloured by the answer: by class, the paler the less sure, or from low (blue) to high (red) numbers. Where
-    leaves are constants, a bar in each box shows the shares of at most ten classes, or where the mean lies between the
-    lowest and the highest leaf.
+    leaves are constants, a bar in each box shows the probabilities of at most ten classes as the tree estimates them
+    (leaves may be shrunk), or where the mean lies between the lowest and the highest leaf.
+
+    Text is readable on a page up to a depth of 3 or 4. Of deeper trees draw the upper levels (``max_depth=3``), or take
+    `opttree.export.to_html`. Files in PDF embed fonts as matplotlib's ``pdf.fonttype`` says.
 
     A sum of features shows its largest terms as weight times standard deviation of the feature, the largest scaled to
     1, if the tree stores deviations (`Tree.spread`; fitted trees do). Boxes say as much as there is room for, level by
@@ -79,7 +82,9 @@ def plot_tree(
     tree, names = tree_of(model, feature_names)
     if max_depth is not None and max_depth < 0:
         raise ValueError(f"max_depth must be >= 0; got {max_depth}")
-    return draw_tree(tree, names, feature_names is None, max_depth, ax, fontsize)
+    target = getattr(model, "_target_name", None) or getattr(model, "target", None)
+    target = target if isinstance(target, str) and target != "target" else None
+    return draw_tree(tree, names, feature_names is None, max_depth, ax, fontsize, target)
 
 
 def plot_importances(

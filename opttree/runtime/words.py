@@ -6,9 +6,9 @@ MOST_PLAIN = 1e15  # numbers from here on have an exponent
 
 
 def number(value: float, digits: int = 4) -> str:
-    """``value`` with ``digits`` significant digits, or all digits before the point: 0.2954, 2,220."""
+    """``value`` with ``digits`` significant digits, or all digits before the point: 0.2954, 2220, 22,200."""
     if 10.0**digits <= abs(value) < MOST_PLAIN:
-        return f"{value:,.0f}"
+        return f"{value:,.0f}" if abs(value) >= 10_000.0 else f"{value:.0f}"
     return f"{value:.{digits}g}"
 
 

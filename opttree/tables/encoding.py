@@ -447,10 +447,11 @@ class Encoding:
                 f"{name} {verb} {words}",
             )
             return (yes, no) if groups[0] else (no, yes)
+        beside: tuple[list[str], list[str]] = ([], [])  # what is no level of its own
         if feature.missing != feature.other:
-            groups[not weight * feature.missing <= threshold].append("missing")
-        groups[not weight * feature.other <= threshold].append("other")
-        left, right = (f"{name} in {{{_listed(group)}}}" for group in groups)
+            beside[not weight * feature.missing <= threshold].append("missing")
+        beside[not weight * feature.other <= threshold].append("other")
+        left, right = (f"{name} in {{{_listed(*both)}}}" for both in zip(groups, beside, strict=True))
         return left, right
 
     def value_text(self, column: int, raw: Any, digits: int = 4) -> str:
@@ -592,11 +593,13 @@ def check_encoding(encoding: Encoding | None, n_features: int) -> None:
         raise ValueError(f"encoding must make the model's {n_features} features; it makes {encoding.n_features}")
 
 
-def _listed(levels: Sequence[str]) -> str:
-    """Some levels in a row, and how many more there are."""
-    if len(levels) <= MOST_NAMED:
-        return ", ".join(levels)
-    return ", ".join([*levels[: MOST_NAMED - 1], f"{len(levels) - MOST_NAMED + 1} more"])
+def _listed(levels: Sequence[str], beside: Sequence[str]) -> str:
+    """Some levels in a row and how many more there are, and what else is among them."""
+    if len(levels) + len(beside) <= MOST_NAMED:
+        return ", ".join([*levels, *beside])
+    named = max(MOST_NAMED - 1 - len(beside), 1)
+    more = [f"{len(levels) - named} more"] if len(levels) > named else []
+    return ", ".join([*levels[:named], *more, *beside])
 
 
 def _date(days: float) -> str:

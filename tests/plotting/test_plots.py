@@ -4,12 +4,15 @@ import json
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.offsetbox import AnnotationBbox
 
 from opttree import TAOClassifier, TAORegressor, plotting
+from opttree.export import to_html
 from opttree.plotting.traces import GAP_FLOOR
 from opttree.plotting.tree_picture import percent
+from opttree.tables.encoding import _listed
 from solvers import TAO, Chain, GradTree, RandomInit, solve
 from tests.conftest import regression_problem
 from tests.solvers.core.test_driver import Script
@@ -153,7 +156,7 @@ def test_boxes_show_weight_times_deviation_in_plain_numbers(rng):
     X = rng.normal(size=(400, 3)) * [1.0, 1000.0, 1.0]
     model = TAORegressor(2, random_state=0).fit(X, np.where(X[:, 0] + X[:, 1] / 1000.0 > 0, 2220.4, 10.0))
     drawn = texts(plotting.plot_tree(model))
-    assert "2,2" in drawn  # the leaf, shrunk a little
+    assert "\n22" in drawn  # the leaf, shrunk a little
     assert "e+03" not in drawn
     assert "+1.00 x" in drawn  # both matter alike, though their weights differ by a factor of a thousand
     line = TAORegressor(1, leaves="linear", random_state=0).fit(X, X[:, 0] * 5 + (X[:, 2] > 0))
@@ -250,3 +253,39 @@ def test_no_bar_where_shares_are_not_known_and_no_mathematics_in_names(rng, tmp_
         random_tree(rng, 2, 2, 2),
     ):
         assert not plotting.plot_tree(model).artists
+
+
+def test_legends_and_boxes_do_not_meet_and_stay_inside(rng):
+    X = rng.normal(size=(600, 4))
+    named = np.array([f"a rather long class {k}" for k in range(9)])
+    labels = named[np.digitize(X[:, 0] + X[:, 1], np.arange(-2, 2, 0.5))]
+    for depth in (1, 2, 5):
+        ax = plotting.plot_tree(TAOClassifier(depth, splits="axis", random_state=0).fit(X, labels))
+        ax.figure.canvas.draw()
+        legend = ax.get_legend().get_window_extent()
+        for box in ax.texts:
+            if box.get_bbox_patch() and box.get_text() not in ("yes", "no"):
+                extent = box.get_bbox_patch().get_window_extent()
+                assert not legend.overlaps(extent)
+                assert extent.x0 >= ax.figure.bbox.x0 - 1
+                assert extent.x1 <= ax.figure.bbox.x1 + 1
+
+
+def test_pictures_name_the_target_and_keep_dark_ink_on_pale_boxes(rng):
+    X = rng.normal(size=(300, 2))
+    y = pd.Series(1000.0 + 100.0 * (X[:, 0] > 0.0), name="rent")
+    model = TAORegressor(1, splits="axis", random_state=0).fit(X, y)
+    with plt.style.context("dark_background"):
+        ax = plotting.plot_tree(model)
+    assert "rent: from 10" in texts(ax)
+    assert {t.get_color() for t in ax.texts if t.get_bbox_patch() and "rows" in t.get_text()} == {"#1f2933"}
+    assert model.explain(X[:1]).startswith("rent = ")
+    assert "<title>TAORegressor for rent</title>" in to_html(model)
+    assert TAORegressor(1, random_state=0).fit(X, y.to_numpy()).explain(X[:1]).startswith("target = ")
+
+
+def test_rest_of_levels_is_told_with_what_is_no_level():
+    levels = [f"l{k}" for k in range(12)]
+    assert _listed(levels, ["missing", "other"]) == "l0, l1, l2, l3, l4, 7 more, missing, other"
+    assert _listed(levels[:3], ["other"]) == "l0, l1, l2, other"
+    assert percent(1 / 32_561) == "< 0.1 %"

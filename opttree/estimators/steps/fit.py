@@ -65,6 +65,7 @@ def fit(
     before = {name: vars(options)[name] for name in OF_COLUMNS if name in vars(options)}
     try:
         rows = read_rows(options, X, y, sample_weight, eval_set)
+        options._target_name = name_of(y)
         with noted_interrupts() as interrupted, compiled_ahead(options):
             record = fit_rows(options, rows, eval_set, streams=streams)
     except BaseException:
@@ -77,6 +78,12 @@ def fit(
     if interrupted():
         report_interrupt(options, stacklevel + 1)
     return record
+
+
+def name_of(y: Any) -> str | None:
+    """The name of a column of targets, if it has one."""
+    name = y.columns[0] if hasattr(y, "columns") and len(y.columns) == 1 else getattr(y, "name", None)
+    return str(name) if isinstance(name, str) and name else None
 
 
 def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = False) -> Fit:
