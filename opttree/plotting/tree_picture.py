@@ -111,8 +111,10 @@ def draw_tree(
     ax.set_xlim(-0.5, width - 0.5)
     ax.set_ylim(0.5 - height, 0.5 + above / unit[1])
     ax.axis("off")
-    for k, note in enumerate(reversed(notes)):
-        ax.text(0.01, 0.0 + 0.035 * k, note, fontsize=0.8 * font, color="#66727d", transform=ax.transAxes, va="bottom")
+    most = max(int(0.98 * size[0] / (INCHES_PER_CHARACTER * 0.8 * font)), 20)
+    words = "\n".join("\n".join(textwrap.wrap(note, most)) for note in notes)
+    ax.text(0.01, 0.005, words, fontsize=0.8 * font, color="#66727d", transform=ax.transAxes, va="bottom",
+            parse_math=False)  # fmt: skip
     return ax
 
 
