@@ -50,6 +50,14 @@ def hero() -> None:
     figure.savefig(STATIC / "hero.png", dpi=110)
 
 
+def rentals() -> None:
+    """The tree of the start page, without its last level."""
+    flats = pd.read_csv(STATIC.parent / "rentals.csv")
+    model = TAORegressor(max_depth=4, splits="axis", random_state=0)
+    model.fit(flats.drop(columns="rent")[:900], flats["rent"][:900])
+    plot_tree(model, max_depth=3).figure.savefig(STATIC / "rentals.png", dpi=100)
+
+
 def kinds() -> None:
     """Three trees of depth 2 on one function of two features."""
     rng = np.random.default_rng(0)
@@ -79,4 +87,5 @@ if __name__ == "__main__":
     mpl.use("Agg")
     hero()
     kinds()
+    rentals()
     profile()
