@@ -58,6 +58,11 @@ def fit_methods() -> dict[str, str]:
     return {"tao": "tao-c", **ours}
 
 
+def as_named(methods: list[str]) -> list[str]:
+    """Methods by the names of the table: "tao" is "tao-c"."""
+    return ["tao-c" if name == "tao" else name for name in methods]
+
+
 def choosing() -> list[str]:
     """Methods of single trees that choose their depth."""
     return [name for name, method in METHODS.items() if method.chooses_depth]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opttree.cli.common import add_reading, draw, go_on, save_figure, table_for, table_of, task_of
-from opttree.cli.fit import add_parsers as add_fit, check_depth, check_device, tree_options
+from opttree.cli.fit import add_parsers as add_fit, as_named, check_depth, check_device, tree_options
 from opttree.cli.models import add_parsers as add_models
 from opttree.cli.race import add_parser as add_race
 from opttree.cli.solve import add_parser as add_solve
@@ -218,21 +218,22 @@ def _warm_up(args: argparse.Namespace) -> None:
     from opttree.methods.warming import warm_up
 
     began = time.perf_counter()
-    seconds = _unless_interrupted(args, lambda: warm_up(args.methods or None, prebuilt=args.prebuilt))
+    seconds = _unless_interrupted(args, lambda: warm_up(as_named(args.methods) or None, prebuilt=args.prebuilt))
     whose = ", ".join(seconds) if len(seconds) < 4 else f"{len(seconds)} methods"
     print(f"the kernels of {whose} are compiled, after {time.perf_counter() - began:.0f} s")
 
 
 def _cost(args: argparse.Namespace) -> None:
-    from opttree.methods.costs import SPARSE, estimate_cost, was_measured
+    from opttree.methods.costs import OUTPUTS, SPARSE, estimate_cost, was_measured
     from opttree.methods.warming import names
 
     every = names() if args.density == 1.0 else [name for name in names() if name in SPARSE]
     print("seconds of one thread, and memory beside the table; *: beyond what was measured", file=sys.stderr)
-    for method in args.methods or every:
+    for method in as_named(args.methods) or every:
         size = {"outputs": args.outputs, "density": args.density}
         cost = estimate_cost(method, args.n, args.p, args.depth, **size)
-        beyond = "" if was_measured(method, args.n, args.p, args.depth) else " *"
+        known = args.outputs <= OUTPUTS and args.density == 1.0 and was_measured(method, args.n, args.p, args.depth)
+        beyond = "" if known else " *"
         print(f"{method:11s} {cost.seconds:10.3g} s {cost.bytes / 1e6:10.3g} MB{beyond}")
 
 

@@ -24,10 +24,10 @@ def max_depth(default: Any = 6, doc: str | None = None, **rule: Any) -> Any:
 def auto_depth() -> Any:
     """The depth of a single tree, chosen by default."""
     doc = """Largest depth of the tree. "auto": chosen on held-out rows, with a ``floor``; where these are not used, the
-        usual depth: 6, of soft trees 3, of GradTree 8. Of a table in parts, all rows choose that of TAO and GET. "cv":
-        the depth up to 12 with the best mean score on held-out rows (the search stops after 4 depths without
-        improvement); each depth is warm-started from the one before, or at least no worse on its training rows. See
-        ``best_depth_`` and ``cv_results_``. None is "cv"."""
+        usual depth: 6, of soft trees 3, of GradTree 8. Of a table in parts, all rows choose that of TAO and GET, after
+        "cv" among up to three levels more. "cv": the depth up to 12 with the best mean score on held-out rows (the
+        search stops after 4 depths without improvement); each depth is warm-started from the one before, or at least no
+        worse on its training rows. See ``best_depth_`` and ``cv_results_``. None is "cv"."""
     return option("auto", doc, least=1, words="an integer >= 1, 'auto' or 'cv'")
 
 

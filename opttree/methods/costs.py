@@ -106,6 +106,7 @@ SHARES = {  # seconds of an output more, of those of the first, by ``python -m e
     "tao-c": 0.03,
     "tao-l": 0.0,
 }
+OUTPUTS = 20  # that were measured
 COPIES = 4  # of the weights of linear leaves of many outputs, and of splits on sparse tables, in a fit
 
 

@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 Reader = Callable[[Any], records.Rows]  # from a part to its rows in the units of the statement, weights of sum one
 Asked = Generator[tuple[Callable[..., Any], Any], Any, Any]  # asks parts, is sent the sums, and returns
 POISSON = np.cumsum(np.exp(-1.0) / np.cumprod([1.0, *range(1, 20)]))
+LARGEST = 1e50  # weight of a split: of rows that a plane separates, Newton's steps have no end
+TIED = 1e-12  # of the weights of a node: cuts whose costs differ by less cost the same
 BINS = 1024  # along each hyperplane, twice: the second time in the bin of the best cut
 
 
@@ -298,13 +300,13 @@ class PassesOverParts:
         A, b = tree.A[nodes].copy(), tree.b[nodes].copy()
         if problem.splits == "axis":
             before, weights, counts = yield _features, asked
-            old, right, _weight = before.T
+            old, right, weight = before.T
             cuts = [
                 _best_cuts(weights[:, j, : len(ends) + 1], counts[:, j, : len(ends) + 1], right, problem.min_leaf)
                 for j, ends in enumerate(self.edges)
             ]
             costs = np.array([cost for _cut, cost in cuts])
-            feature = np.argmin(costs, axis=0)
+            feature = np.argmax(costs <= costs.min(axis=0) + TIED * weight, axis=0)
             A, centre, reach = np.eye(A.shape[1])[feature], b.copy(), np.zeros(len(nodes))
             lower, upper = np.empty(len(nodes)), np.empty(len(nodes))
             for s, j in enumerate(feature):
@@ -360,7 +362,7 @@ class PassesOverParts:
                 c = gradients[s] + 2.0 * l2 * np.append(x[s, :p], 0.0) - H @ x[s]
                 new = x[s].copy()
                 minimise_quadratic(H, c, strength[s], p, new)
-                if np.isfinite(new).all():
+                if np.isfinite(new).all() and np.abs(new).max() < LARGEST:
                     x[s] = new
         return old, x
 
@@ -388,7 +390,8 @@ def _best_cuts(
     below = np.cumsum(counts, axis=1)[:, :-1]
     total = counts.sum(axis=1)[:, None]
     cost = np.where((below >= least) & (total - below >= least), cost, np.inf)
-    first = np.argmin(cost, axis=1)
+    tied = cost.min(axis=1) + TIED * np.abs(weights).sum(axis=1)
+    first = np.argmax(cost <= tied[:, None], axis=1)
     lowest = np.take_along_axis(cost, first[:, None], axis=1)[:, 0]
     best = first.copy()
     for s, k in enumerate(first):  # bins without rows after it

@@ -11,6 +11,8 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 import opttree
+from opttree.estimators.steps import parts
+from opttree.runtime.interrupts import InterruptedFitWarning
 from solvers.soft import SoftOverParts, parts as soft_parts
 from solvers.tao import Bag, PassesOverParts
 
@@ -238,7 +240,7 @@ def test_all_rows_choose_the_depth():
     Q, q = make_friedman1(2000, noise=0.1, random_state=1)
     assert models[0].score(Q, q) > usual.score(Q, q) + 0.03
     noise = opttree.Rows((Z, np.random.default_rng(0).normal(size=len(z))), rows=6000)
-    assert opttree.TAORegressor(random_state=0).fit_chunks(noise, sample_rows=4000, epochs=1).best_depth_ <= 4
+    assert opttree.TAORegressor(random_state=0).fit_chunks(noise, sample_rows=4000, epochs=1).best_depth_ == 6
 
 
 def test_thresholds_of_features_of_two_values_are_their_own():
@@ -260,6 +262,72 @@ def test_a_searched_depth_goes_on_where_the_sample_stopped():
     of_sample = model.cv_results_["depth"][np.argmax(model.cv_results_["mean_score"])]
     assert of_sample < model.best_depth_ <= of_sample + 3
     assert model.max_depth == "cv"
+
+
+def interrupting(function):
+    """The function, at whose first call Ctrl-C is pressed."""
+    sent = []
+
+    def called(*args, **options):
+        if not sent:
+            sent.append(os.kill(os.getpid(), signal.SIGINT))
+        return function(*args, **options)
+
+    return called
+
+
+@pytest.mark.parametrize("kind", [opttree.TAORegressor, opttree.GETRegressor])
+@pytest.mark.parametrize("where", ["_of_best_depth", "_held_out_errors"])
+def test_ctrl_c_while_the_depth_is_chosen_keeps_the_tree(monkeypatch, kind, where):
+    monkeypatch.setattr(parts, where, interrupting(getattr(parts, where)))
+    Z, z = make_friedman1(16_000, random_state=0)
+    model = kind(random_state=0, on_interrupt="keep")
+    with pytest.warns(InterruptedFitWarning):
+        model.fit_chunks(opttree.Rows((Z, z), rows=4000), sample_rows=2000, epochs=1)
+    assert model.score(Z, z) > 0.4
+    assert model.best_depth_ == 6
+    assert model.result_.termination.name == "INTERRUPTED"
+
+
+def test_ctrl_c_in_the_last_round_of_tao_keeps_the_passes(monkeypatch):
+    monkeypatch.setattr(PassesOverParts, "leaf_sums", interrupting(PassesOverParts.leaf_sums))
+    model = opttree.TAORegressor(3, random_state=0, on_interrupt="keep")
+    with pytest.warns(InterruptedFitWarning):
+        model.fit_chunks(opttree.Rows((X, y), rows=700), sample_rows=SAMPLE)
+    assert model.score(X, y) > 0.5
+
+
+def test_a_fit_ends_the_stream_of_another():
+    model = opttree.GETRegressor(2, random_state=0).fit_chunks((X, y), sample_rows=SAMPLE)
+    model.fit_chunks(opttree.Rows((X, -5.0 * y), rows=900), sample_rows=SAMPLE)
+    model.partial_fit(X[:500], -5.0 * y[:500])
+    assert model.score(X, -5.0 * y) > 0.0
+
+
+def test_nodes_of_rows_that_a_plane_separates_raise_no_warning():
+    rng = np.random.default_rng(1)
+    Z = rng.normal(size=(14_000, 6))
+    rng.normal(size=len(Z))
+    z = np.sin(3 * Z[:, 0]) * 2 + Z[:, 1] * Z[:, 2] + 0.5 * rng.normal(size=len(Z))
+    model = opttree.TAORegressor(10, random_state=0)
+    model.fit_chunks(opttree.Rows((Z, z), rows=700), sample_rows=2500, epochs=3)
+    assert np.isfinite(model.tree_.b).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_cuts_that_cost_the_same_are_the_same_for_any_parts(seed):
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(13_000, 8))
+    z = np.sin(3 * Z[:, 0]) * 2 + Z[:, 1] * Z[:, 2] + 0.5 * rng.normal(size=len(Z))
+    rng.random(len(Z))
+    weight = (rng.random(len(Z)) > 0.35).astype(float)
+    one, other = (
+        opttree.TAORegressor(10, splits="axis", random_state=0)
+        .fit_chunks(opttree.Rows((Z, z, weight), rows=rows), sample_rows=2500, epochs=1)
+        .predict(Z)
+        for rows in (100_000, 997)
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-9)
 
 
 def test_few_rows_outside_the_sample_choose_no_depth():

@@ -39,6 +39,7 @@ OF_A_FIT = (
     "split_penalty_",
     "n_rows_",
     "_held_out_errors",
+    "_stream",
 )  # attributes that not every fit sets
 
 OF_COLUMNS = ("encoder_", "n_features_in_", "feature_names_in_")  # what reading a table sets

@@ -21,6 +21,7 @@ from opttree.estimators.steps.shrink import strength_of
 from opttree.kernels import records
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree, replace as with_fields
+from opttree.runtime.clock import seconds_left
 from opttree.statement.shrinkage import NodeMoments, tempered
 from opttree.tables.parts import Read, Rows
 
@@ -109,6 +110,7 @@ def over_tree(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: i
     problem = begun.record.problem.restated(min_leaf=options.min_samples_leaf)
     edges = edges_of(problem.X) if problem.splits == "axis" else ()
     solver = bridge.solvers.tao.PassesOverParts(rows, read, problem, edges, accept=options.accept)
+    ended = bridge.solvers.Termination.LOCALLY_OPTIMAL
     try:
         for number, (last, objective) in enumerate(solver.passes(begun.last, passes - begun.done), begun.done):
             begun = begun._replace(last=last, done=number)
@@ -116,11 +118,16 @@ def over_tree(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: i
                 begun = begun._replace(best=last, lowest=objective)
             _said(options, number, objective, rows)
             _keep(checkpoint, (told_options(options), dict(options.__dict__), begun))
+        if seconds_left() <= 0.0:
+            ended = bridge.solvers.Termination.TIME_LIMIT
+        elif begun.done >= passes:
+            ended = bridge.solvers.Termination.ITERATION_LIMIT
     except KeyboardInterrupt:
-        rows.watch = None
+        ended = bridge.solvers.Termination.INTERRUPTED
+    rows.watch = None  # another Ctrl-C does not end the rounds that tell of the tree
     best = begun.best
     lowest = begun.lowest if np.isfinite(begun.lowest) else solver.objective(best)
-    _finish(options, begun, best, solver.leaf_sums(best), lowest)
+    _finish(options, begun, best, solver.leaf_sums(best), lowest, ended)
 
 
 def over_forest(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
@@ -169,8 +176,7 @@ def over_smooth(options: Estimator, rows: Rows, begun: Begun, read: Any, passes:
     sums = tao.PassesOverParts(rows, read, problem)
     found = tao.parts.in_step(rows, read, [sums.begin(one) for one in (tree, moved)])
     best, lowest = min(found, key=lambda pair: pair[1])
-    _finish(options, begun, best, sums.leaf_sums(best), lowest)
-    options.result_ = replace(options.result_, termination=ended, message=ended.value)
+    _finish(options, begun, best, sums.leaf_sums(best), lowest, ended)
 
 
 def over_soft(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
@@ -197,7 +203,7 @@ def over_soft(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: i
     fits.set_attributes(options, found)
 
 
-def _finish(options: Estimator, begun: Begun, tree: Tree, sums: Any, objective: float) -> None:
+def _finish(options: Estimator, begun: Begun, tree: Tree, sums: Any, objective: float, ended: Any) -> None:
     """Set the attributes: the tree shrunk as on the sample, on raw features, with shares of all rows."""
     record, strength, n = begun.record, getattr(options, "leaf_shrinkage_", 0.0), begun.census.used
     problem, model = record.problem, tree
@@ -221,7 +227,7 @@ def _finish(options: Estimator, begun: Begun, tree: Tree, sums: Any, objective: 
     for t in range(tree.n_branches - 1, -1, -1):
         share[t] = share[tree.children[t]].sum()
     raw = record.scaling.unscale(model).canonical.with_share(share).with_spread(options.tree_.spread)
-    result = replace(options.result_, tree=tree, objective=objective)
+    result = replace(options.result_, tree=tree, objective=objective, termination=ended, message=ended.value)
     fits.set_attributes(options, {"result_": result, **described(options, record, {"tree_": raw})})
 
 
