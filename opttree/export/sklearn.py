@@ -19,7 +19,8 @@ def to_sklearn(model: Any) -> Any:
     """Model of scikit-learn that predicts as the model.
 
     scikit-learn routes rows in float32: one within the rounding of a threshold may take its other side. Its trees take
-    NaN, and send it to the right, where a model without the encoding of a table refuses it.
+    NaN, and send it to the right, where a model without the encoding of a table refuses it. They count the rows of a
+    fitted estimator if these had no weights, else a million rows by their shares.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ def to_sklearn(model: Any) -> Any:
     """
     saved = as_saved(model)
     inside = as_read(saved.tree)
-    fitted = _forest(inside) if isinstance(inside, Forest) else _tree(inside)
+    fitted = _forest(inside) if isinstance(inside, Forest) else _tree(inside, getattr(model, "_n_equal", None))
     if inside.encoding is None:
         return fitted
     from sklearn.pipeline import make_pipeline
@@ -85,6 +86,9 @@ def _values(tree: Tree) -> NDArray[np.float64]:
     return values
 
 
+UNKNOWN = 1e6  # rows that a tree counts by its shares, where the number of its training rows is not known
+
+
 def _mass(tree: Tree) -> NDArray[np.float64]:
     """Share of the rows in each node; leaves alike if it is not known."""
     if tree.share is not None:
@@ -96,7 +100,7 @@ def _mass(tree: Tree) -> NDArray[np.float64]:
     return mass
 
 
-def _tree(tree: Tree) -> Any:
+def _tree(tree: Tree, rows: int | None = None) -> Any:
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
     from sklearn.tree._tree import Tree as Nodes
 
@@ -117,7 +121,7 @@ def _tree(tree: Tree) -> Any:
     table["feature"] = np.append(tree.feature, np.full(tree.n_leaves, -2))[order]
     table["threshold"] = np.append(tree.b, np.full(tree.n_leaves, -2.0))[order]
     table["weighted_n_node_samples"] = mass[order]
-    table["n_node_samples"] = np.maximum(np.round(1e6 * mass[order]), 1)
+    table["n_node_samples"] = np.maximum(np.round((rows or UNKNOWN) * mass[order]), 1)
     shaped = values[order].reshape(tree.n_nodes, 1, K) if is_class else values[order][:, :, None]
     state = {"max_depth": tree.depth, "node_count": tree.n_nodes, "nodes": table}
     nodes.__setstate__({**state, "values": np.ascontiguousarray(shaped)})

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -36,6 +36,13 @@ MOST_CLASSES = 10  # in the legend, and in different colours
 INK = "#1f2933"
 
 
+class Told(NamedTuple):
+    """What is known beside the tree: the name of the target, and the number of training rows if they count alike."""
+
+    target: str | None = None
+    rows: int | None = None
+
+
 @dataclass(frozen=True)
 class Box:
     """What is drawn of a node, from the most to the least that it may say; "" is a dot. The last line of a text that
@@ -54,11 +61,11 @@ def draw_tree(
     max_depth: int | None,
     ax: Axes | None,
     font: float,
-    target: str | None,
+    told: Told,
 ) -> Axes:
     """Draw a tree on ``ax``, or on a new figure with room for it, see `opttree.plotting.plot_tree`."""
     places = layout(tree, max_depth)
-    boxes = {node: box_of(tree, node, names, in_words, max_depth) for node in places}
+    boxes = {node: box_of(tree, node, names, in_words, max_depth, told.rows) for node in places}
     width = 1.0 + max(x for x, _y in places.values())
     height = 1.0 + max(-y for _x, y in places.values())
     named = [] if tree.classes is None or tree.n_outputs > MOST_CLASSES else [str(name) for name in tree.classes]
@@ -99,7 +106,7 @@ def draw_tree(
         notes.append("sums of features: weight x standard deviation, the largest terms; yes: the sum is low")
     if tree.classes is None and has_bars(tree) and tree.n_branches:
         low, high = (number(float(end), 3) for end in _range_of_leaves(tree))
-        notes.append(f"{target or 'mean'}: from {low} (left, blue) to {high} (right, red)")
+        notes.append(f"{told.target or 'mean'}: from {low} (left, blue) to {high} (right, red)")
     if named:
         patches = [Patch(color=CLASSES(k), label=name) for k, name in enumerate(named)]
         legend = ax.legend(
@@ -160,9 +167,19 @@ def is_end(tree: Tree, node: int, max_depth: int | None) -> bool:
     return node >= tree.n_branches or (max_depth is not None and bool(tree.node_depth[node] >= max_depth))
 
 
-def box_of(tree: Tree, node: int, names: Sequence[str], in_words: bool, max_depth: int | None) -> Box:
+def rows_text(share: float, rows: int | None) -> str:
+    """Share and, if all rows count alike, number of the rows at a node."""
+    if rows is None:
+        return f"{percent(share)} of rows"
+    count = round(share * rows)
+    return f"{count:,} row{'s' * (count != 1)}, {percent(share)}"
+
+
+def box_of(
+    tree: Tree, node: int, names: Sequence[str], in_words: bool, max_depth: int | None, rows: int | None = None
+) -> Box:
     """What to draw of a node."""
-    share = "" if tree.share is None else f"\n{percent(tree.share[node])} of rows" + "\n" * has_bars(tree)
+    share = "" if tree.share is None else f"\n{rows_text(float(tree.share[node]), rows)}" + "\n" * has_bars(tree)
     if share and tree.classes is None and has_bars(tree) and node < tree.n_branches:
         share = f"\nmean {number(float(mean_answers(tree)[node, 0]), 3)}{share}"
     color, end = color_of(tree, node), is_end(tree, node, max_depth)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
-from opttree.plotting.tree_picture import draw_tree
+from opttree.plotting.tree_picture import Told, draw_tree
 
 
 def tree_of(model: Any, feature_names: Sequence[str] | None) -> tuple[Tree, list[str]]:
@@ -35,9 +35,10 @@ def plot_tree(
     fontsize: float = 8.0,
 ) -> Axes:
     """Draw a tree: a branch shows its condition and its share of the rows, a leaf its value or the largest terms of its
-    equation, coloured by the answer: by class, the paler the less sure, or from low (blue) to high (red) numbers. Where
-    leaves are constants, a bar in each box shows the probabilities of at most ten classes as the tree estimates them
-    (leaves may be shrunk), or where the mean lies between the lowest and the highest leaf.
+    equation, coloured by the answer: by class, the paler the less sure, or from low (blue) to high (red) numbers. A
+    fitted estimator whose rows had no weights shows the number of rows, too. Where leaves are constants, a bar in each
+    box shows the probabilities of at most ten classes as the tree estimates them (leaves may be shrunk), or where the
+    mean lies between the lowest and the highest leaf.
 
     Text is readable on a page up to a depth of 3 or 4. Of deeper trees draw the upper levels (``max_depth=3``), or take
     `opttree.export.to_html`. Files in PDF embed fonts as matplotlib's ``pdf.fonttype`` says.
@@ -84,7 +85,8 @@ def plot_tree(
         raise ValueError(f"max_depth must be >= 0; got {max_depth}")
     target = getattr(model, "_target_name", None) or getattr(model, "target", None)
     target = target if isinstance(target, str) and target != "target" else None
-    return draw_tree(tree, names, feature_names is None, max_depth, ax, fontsize, target)
+    told = Told(target, getattr(model, "_n_equal", None))
+    return draw_tree(tree, names, feature_names is None, max_depth, ax, fontsize, told)
 
 
 def plot_importances(

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.offsetbox import AnnotationBbox
 
 from opttree import TAOClassifier, TAORegressor, plotting
-from opttree.export import to_html
+from opttree.export import to_html, to_sklearn
 from opttree.plotting.traces import GAP_FLOOR
 from opttree.plotting.tree_picture import percent
 from opttree.tables.encoding import _listed
@@ -34,7 +34,7 @@ def test_tree_shows_weights_values_and_shares(rng):
     model = TAORegressor(2, random_state=0).fit(X, np.where(X[:, 0] > 0, 5.0, X[:, 1]))
     ax = plotting.plot_tree(model, feature_names=["alpha", "beta", "gamma"])
     assert "alpha" in texts(ax)
-    assert "100 % of rows" in texts(ax)
+    assert "200 rows, 100 %" in texts(ax)
     assert len([t for t in ax.texts if "yes" not in t.get_text() and t.get_text() != "no"]) >= model.tree_.n_nodes
     ax.figure.canvas.draw()
 
@@ -281,6 +281,11 @@ def test_pictures_name_the_target_and_keep_dark_ink_on_pale_boxes(rng):
     assert {t.get_color() for t in ax.texts if t.get_bbox_patch() and "rows" in t.get_text()} == {"#1f2933"}
     assert model.explain(X[:1]).startswith("rent = ")
     assert "<title>TAORegressor for rent</title>" in to_html(model)
+    right = int((X[:, 0] > 0.0).sum())
+    assert {"300 rows, 100 %", f"{right} rows, {percent(right / 300)}"} <= set(texts(ax).split("\n"))
+    assert to_sklearn(model).tree_.n_node_samples[0] == 300
+    weighted = TAORegressor(1, splits="axis", random_state=0).fit(X, y, sample_weight=np.arange(300.0))
+    assert "100 % of rows" in texts(plotting.plot_tree(weighted))
     assert TAORegressor(1, random_state=0).fit(X, y.to_numpy()).explain(X[:1]).startswith("target = ")
 
 

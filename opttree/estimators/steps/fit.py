@@ -66,7 +66,8 @@ def fit(
     before = {name: vars(options)[name] for name in OF_COLUMNS if name in vars(options)}
     try:
         rows = read_rows(options, X, y, sample_weight, eval_set)
-        options._target_name = name_of(y)
+        equal = not streams and bool(np.all(rows.weight == 1.0))
+        set_attributes(options, {"_target_name": name_of(y), "_n_equal": len(rows.weight) if equal else None})
         with noted_interrupts() as interrupted, compiled_ahead(options):
             record = fit_rows(options, rows, eval_set, streams=streams)
     except BaseException:
