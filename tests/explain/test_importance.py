@@ -81,5 +81,5 @@ def test_weights_are_compared_in_units_of_their_features(auto_mpg, tmp_path):
     scaled = model.result_.tree  # standardised features have one scale
     order = np.argsort(-np.abs(scaled.A[0]))[:3]
     drawn = [text.get_text() for text in plotting.plot_tree(model).texts]
-    root = next(text for text in drawn if "100 % of rows" in text)
+    root = next(text for text in drawn if "rows, 100 %" in text)
     assert all(names[j] in root for j in order)
