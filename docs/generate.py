@@ -37,7 +37,7 @@ LEADERS = {
     },
     "leaderboard_regression_tuned": {
         "forest*": "forest", "boosted*": "boosting", "catboost*": "CatBoost", "xgboost*": "XGBoost",
-        "lightgbm*": "LightGBM", "lightgbm-linear*": "LightGBM with linear leaves", "rf*": "random forest",
+        "lightgbm*": "LightGBM", "rf*": "random forest",
         "cart*": "CART",
     },
     "leaderboard_classification_default": {

@@ -85,7 +85,7 @@ def fit(
 def name_of(y: Any) -> str | None:
     """The name of a column of targets, if it has one."""
     name = y.columns[0] if hasattr(y, "columns") and len(y.columns) == 1 else getattr(y, "name", None)
-    return str(name) if isinstance(name, str) and name else None
+    return name if isinstance(name, str) and name else None
 
 
 def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = False) -> Fit:
