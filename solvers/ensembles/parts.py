@@ -15,8 +15,9 @@ from opttree.model.structure import writable
 from opttree.model.tree import Tree, replace as with_fields
 from opttree.runtime.clock import seconds_left
 from opttree.statement import TreeProblem
+from solvers.core.parts import Asked, Bag, Reader, in_step
 from solvers.ensembles.growth_options import GrowthOptions
-from solvers.tao.parts import Asked, Bag, PassesOverParts, Reader, in_step
+from solvers.tao.parts import PassesOverParts
 
 __all__ = ["ForestOverParts"]
 

@@ -15,6 +15,7 @@ from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
 from opttree.runtime.clock import seconds_left
 from opttree.statement import L1, L2, TreeProblem
+from solvers.core.parts import bare, on_part
 from solvers.core.result import Termination
 from solvers.soft.starts import soft_start, soft_tree
 
@@ -178,14 +179,14 @@ class SoftOverParts:
         """
         low, high = np.full(self.problem.n_outputs, np.inf), np.full(self.problem.n_outputs, -np.inf)
         loss, share = 0.0, np.zeros(tree.n_nodes)
-        told = self.reader, _bare(self.problem), tree, self.class_weights
+        told = self.reader, bare(self.problem), tree, self.class_weights
         for own, shares, least, most in self.rows.each(_answered, told):
             loss, share = loss + own, share + shares
             low, high = np.minimum(low, least), np.maximum(high, most)
         return Answered(loss, share / share[0], low, high)
 
     def _value_and_grad(self, smooth: SmoothTreeProblem, theta: Floats) -> tuple[float, Floats]:
-        told = self.reader, _bare(smooth.problem), smooth.alpha, smooth.aggregation, theta
+        told = self.reader, bare(smooth.problem), smooth.alpha, smooth.aggregation, theta
         value, gradient = self.rows.sum(_gradient, told)
         gradient = gradient.copy()
         A, _b, _values, coefs = smooth.unpack(theta)
@@ -197,23 +198,9 @@ class SoftOverParts:
         return float(value), gradient
 
 
-def _bare(problem: TreeProblem) -> TreeProblem:
-    """The statement without penalties, on one row, for the way to the parts."""
-    return problem.sample(np.array([np.argmax(problem.w)]), penalties=())
-
-
-def _on_part(problem: TreeProblem, rows: records.Rows) -> tuple[TreeProblem | None, float]:
-    """The statement on the rows of a part, None where none has weight; and their share of the weight."""
-    mass = float(rows.weight.sum())
-    if not mass > 0.0:
-        return None, 0.0
-    y = rows.Y if problem.classes is None else problem.classes[rows.Y[:, 0].astype(np.intp)]
-    return problem.with_rows(rows.X, y, rows.weight), mass
-
-
 def _gradient(part: Any, number: int, told: Any) -> tuple[float, Floats]:
     reader, problem, alpha, aggregation, theta = told
-    stated, mass = _on_part(problem, reader(part))
+    stated, mass = on_part(problem, reader(part))
     if stated is None:
         return 0.0, np.zeros_like(theta)
     value, gradient = SmoothTreeProblem(stated, alpha, aggregation).value_and_grad(theta)
@@ -222,7 +209,7 @@ def _gradient(part: Any, number: int, told: Any) -> tuple[float, Floats]:
 
 def _answered(part: Any, number: int, told: Any) -> tuple[float, Floats, Floats, Floats]:
     reader, problem, tree, class_weights = told
-    stated, mass = _on_part(problem, reader(part))
+    stated, mass = on_part(problem, reader(part))
     if stated is None:
         none = np.full(problem.n_outputs, np.inf)
         return 0.0, np.zeros(tree.n_nodes), none, -none

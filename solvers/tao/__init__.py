@@ -12,7 +12,8 @@ alpha                   penalties times n (the statement is a mean, eq. (1) a su
 ======================  =========================================================
 """
 
-from solvers.tao.parts import Bag, LeafSums, PassesOverParts
+from solvers.core.parts import Bag
+from solvers.tao.parts import LeafSums, PassesOverParts
 from solvers.tao.tao import TAO
 
 __all__ = ["TAO", "Bag", "LeafSums", "PassesOverParts"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -18,13 +18,11 @@ from opttree.model.structure import writable
 from opttree.model.tree import LINKS, Tree
 from opttree.runtime.clock import seconds_left
 from opttree.statement import L1, L2, TreeProblem
+from solvers.core.parts import Asked, Bag, Reader, in_step
 
-__all__ = ["Bag", "LeafSums", "PassesOverParts", "in_step"]
+__all__ = ["LeafSums", "PassesOverParts"]
 
 Floats = NDArray[np.float64]
-Reader = Callable[[Any], records.Rows]  # from a part to its rows in the units of the statement, weights of sum one
-Asked = Generator[tuple[Callable[..., Any], Any], Any, Any]  # asks parts, is sent the sums, and returns
-POISSON = np.cumsum(np.exp(-1.0) / np.cumprod([1.0, *range(1, 20)]))
 LARGEST = 1e50  # weight of a split: of rows that a plane separates, Newton's steps have no end
 TIED = 1e-12  # of the weights of a node: cuts whose costs differ by less cost the same
 BINS = 1024  # along each hyperplane, twice: the second time in the bin of the best cut
@@ -49,80 +47,6 @@ class LeafSums(NamedTuple):
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
         added: list[Any] = [own + more for own, more in zip(self, other, strict=True)]
         return LeafSums(*added)._replace(low=low, high=high)
-
-
-class Bag(NamedTuple):
-    """A random share of the rows, or all rows with Poisson's weights, by the seed and the numbers of the rows alone:
-    however they are cut into parts, the same rows count. Or the rows ``outside`` a share, but for those of the
-    ascending numbers ``but``.
-    """
-
-    seed: int
-    number: int
-    share: float | None  # None: bootstrap weights
-    outside: bool = False
-    but: NDArray[np.int64] | None = None
-
-    def weights(self, first: int, count: int) -> Floats:
-        """Weights of rows from the number ``first`` on, with mean one over all rows but for chance."""
-        key = np.random.SeedSequence([self.seed, self.number]).generate_state(1, np.uint64)[0]
-        bits = (np.arange(first, first + count, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        bits = bits + key  # splitmix64 of a counter
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        chance = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        if self.share is not None and self.outside:
-            weight = (chance >= self.share) / (1.0 - self.share)
-            if self.but is not None:
-                weight[self.but[slice(*np.searchsorted(self.but, [first, first + count]))] - first] = 0.0
-            return weight
-        if self.share is not None:
-            return (chance < self.share) / self.share
-        return np.searchsorted(POISSON, chance, side="right").astype(np.float64)
-
-
-def in_step(rows: Any, reader: Reader, runs: Sequence[Asked]) -> list[Any]:
-    """What generators return, which ask parts for sums: the questions of all of them go out together.
-
-    Parameters
-    ----------
-    rows : opttree.Rows
-        The table.
-    reader : callable
-        See `PassesOverParts`.
-    runs : sequence of generators
-        They yield a function of the rows of a part, the number of its first row and what else it is told; and that.
-
-    Returns
-    -------
-    list
-        Their results.
-    """
-    found: list[Any] = [None] * len(runs)
-    questions: dict[int, Any] = {}
-
-    def go_on(k: int, answer: Any) -> None:
-        try:
-            questions[k] = runs[k].send(answer)
-        except StopIteration as end:
-            questions.pop(k, None)
-            found[k] = end.value
-
-    for k in range(len(runs)):
-        go_on(k, None)
-    firsts = np.concatenate([[0], np.cumsum(rows.sizes)])
-    while questions:
-        asked = list(questions)
-        total = rows.sum(_answers, (reader, firsts, [questions[k] for k in asked]))
-        for k, answer in zip(asked, total, strict=True):
-            go_on(k, answer)
-    return found
-
-
-def _answers(part: Any, number: int, shared: Any) -> tuple[Any, ...]:
-    reader, firsts, questions = shared
-    rows = reader(part)
-    return tuple(function(rows, int(firsts[number]), told) for function, told in questions)
 
 
 @dataclass(frozen=True)
@@ -235,7 +159,7 @@ class PassesOverParts:
 
     def begin(self, tree: Tree) -> Asked:
         """The tree with leaves fitted to all rows, and its objective: for `in_step`, which returns both."""
-        tree = yield from self._with_leaves(tree)
+        tree, _sums = yield from self.fitted(tree)
         return tree, (yield from self._objective(tree))
 
     def one_pass(self, tree: Tree) -> Asked:
@@ -250,7 +174,7 @@ class PassesOverParts:
         `in_step`.
         """
         assert self.bag is not None
-        tree = yield from self._with_leaves(tree)
+        tree, _sums = yield from self.fitted(tree)
         loss = yield _loss, _Level.of(replace(self, bag=self.bag._replace(outside=True)), tree, -1)
         return float(loss[0])
 
@@ -268,17 +192,19 @@ class PassesOverParts:
     def _leaf_sums(self, tree: Tree) -> Asked:
         return (yield _leaves, _Level.of(self, tree, -1))
 
-    def _with_leaves(self, tree: Tree) -> Asked:
-        """The tree with leaves fitted to all rows, without leaves that no row or fewer than ``min_leaf`` reach."""
+    def fitted(self, tree: Tree) -> Asked:
+        """The tree with leaves fitted to all rows, without leaves that no row or fewer than ``min_leaf`` reach, and the
+        sums over the rows of each leaf: for `in_step`.
+        """
         sums, problem = (yield from self._leaf_sums(tree)), self.problem
         if (sums.counts < max(problem.min_leaf, 1)).any() and tree.n_leaves > 1:
             kept = sums.counts >= max(problem.min_leaf, 1)
             kept[np.argmax(sums.counts)] = True
-            return (yield from self._with_leaves(tree.keep(kept)))
+            return (yield from self.fitted(tree.keep(kept)))
         mass = np.where(sums.mass > 0.0, sums.mass, 1.0)
         own = np.where(sums.mass[:, None] > 0.0, sums.sums / mass[:, None], tree.leaf_arrays[0])
         if problem.leaves != "linear":
-            return replace_leaves(tree, own, None, None, None, problem)
+            return replace_leaves(tree, own, None, None, None, problem), sums
         p, l1, l2 = problem.n_features, problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
         coefs = np.zeros((*own.shape, p))
         for t in np.flatnonzero(sums.counts >= 2 * (p + 1)):
@@ -288,7 +214,7 @@ class PassesOverParts:
                 v = np.append(np.zeros(p), own[t, k])
                 solve_linear_leaf(gram[: p + 1, : p + 1], sums.products[t, k].copy(), l1, l2, v)
                 coefs[t, k], own[t, k] = v[:p], v[p]
-        return replace_leaves(tree, own, coefs, sums.low, sums.high, problem)
+        return replace_leaves(tree, own, coefs, sums.low, sums.high, problem), sums
 
     # ---- splits -----------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from opttree.kernels import records
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree, replace as with_fields
 from opttree.runtime.clock import seconds_left
+from opttree.statement import TreeProblem
 from opttree.statement.shrinkage import NodeMoments, tempered
 from opttree.tables.parts import Read, Rows
 
@@ -96,7 +97,7 @@ def over_boosted(options: Estimator, rows: Rows, begun: Begun, read: Any, passes
     model = record.scaling.unscale(step.tree)
     model = as_forest(model, problem.n_outputs).with_spread(options.forest_.trees[0].spread)
     found = {
-        "result_": replace(options.result_, tree=step.tree, objective=np.nan),
+        "result_": replace(options.result_, tree=step.tree, objective=objective_of(step.tree, problem, rows, read)),
         "validation_loss_": float(run.losses[run.count - 1]),
         "n_estimators_": len(model.trees),
         "base_": "cart",
@@ -132,7 +133,7 @@ def over_tree(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: i
 
 def over_forest(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
     """The trees of the sample's forest over all rows."""
-    record, forest = begun.record, options.result_.tree
+    record, forest, plain = begun.record, options.result_.tree, read
     problem = record.problem.restated(min_leaf=options.min_samples_leaf)
     if problem.is_classification:
         read = partial(_indicators, read, problem.n_outputs)
@@ -157,7 +158,7 @@ def over_forest(options: Estimator, rows: Rows, begun: Begun, read: Any, passes:
     new = Forest((tuple(trees),), problem.n_outputs, link=forest.link)
     model = record.scaling.unscale(new).with_spread(options.forest_.trees[0].spread)
     unit = float(np.mean(record.scaling.y_scale**2))
-    result = replace(options.result_, tree=new, objective=np.nan)
+    result = replace(options.result_, tree=new, objective=objective_of(new, record.problem, rows, plain))
     found = {"result_": result, "oob_loss_": error * unit, **described(options, record, {"forest_": model})}
     fits.clear(options, *OF_ROWS)  # the sample's, of other trees
     fits.set_attributes(options, found)
@@ -174,7 +175,7 @@ def over_smooth(options: Estimator, rows: Rows, begun: Begun, read: Any, passes:
     rows.watch = None  # another Ctrl-C does not end the rounds that tell of the trees
     tao = bridge.solvers.tao
     sums = tao.PassesOverParts(rows, read, problem)
-    found = tao.parts.in_step(rows, read, [sums.begin(one) for one in (tree, moved)])
+    found = bridge.solvers.core.parts.in_step(rows, read, [sums.begin(one) for one in (tree, moved)])
     best, lowest = min(found, key=lambda pair: pair[1])
     _finish(options, begun, best, sums.leaf_sums(best), lowest, ended)
 
@@ -205,18 +206,8 @@ def over_soft(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: i
 
 def _finish(options: Estimator, begun: Begun, tree: Tree, sums: Any, objective: float, ended: Any) -> None:
     """Set the attributes: the tree shrunk as on the sample, on raw features, with shares of all rows."""
-    record, strength, n = begun.record, getattr(options, "leaf_shrinkage_", 0.0), begun.census.used
-    problem, model = record.problem, tree
-    if strength_of(options) and strength:
-        grams, products = sums.mass[:, None, None], sums.sums[:, None, :]
-        if problem.leaves == "linear":
-            used = problem.n_features + 1
-            grams = np.tril(sums.grams[:, :used, :used])
-            grams = grams + np.tril(grams, -1).transpose(0, 2, 1)
-            products = sums.products.transpose(0, 2, 1)
-        model = NodeMoments.of_leaves(problem, tree, n * grams, n * products).shrunk(strength)
-        if problem.leaves == "linear":
-            model = with_fields(model, lower=sums.low, upper=sums.high)
+    record, strength = begun.record, getattr(options, "leaf_shrinkage_", 0.0) if strength_of(options) else 0.0
+    model = shrunk_by(strength, record.problem, tree, sums, begun.census.used)
     temperature = getattr(options, "leaf_temperature_", 1.0)
     model = model if temperature == 1.0 else tempered(model, temperature)
     mass = sums.mass
@@ -229,6 +220,29 @@ def _finish(options: Estimator, begun: Begun, tree: Tree, sums: Any, objective: 
     raw = record.scaling.unscale(model).canonical.with_share(share).with_spread(options.tree_.spread)
     result = replace(options.result_, tree=tree, objective=objective, termination=ended, message=ended.value)
     fits.set_attributes(options, {"result_": result, **described(options, record, {"tree_": raw})})
+
+
+def shrunk_by(strength: float, problem: TreeProblem, tree: Tree, sums: Any, n_rows: float) -> Tree:
+    """A tree whose leaves are shrunk towards their parents, by the sums over ``n_rows`` rows at its leaves."""
+    if not strength:
+        return tree
+    grams, products = sums.mass[:, None, None], sums.sums[:, None, :]
+    if problem.leaves == "linear":
+        used = problem.n_features + 1
+        grams = np.tril(sums.grams[:, :used, :used])
+        grams = grams + np.tril(grams, -1).transpose(0, 2, 1)
+        products = sums.products.transpose(0, 2, 1)
+    model = NodeMoments.of_leaves(problem, tree, n_rows * grams, n_rows * products).shrunk(strength)
+    return with_fields(model, lower=sums.low, upper=sums.high) if problem.leaves == "linear" else model
+
+
+def objective_of(model: Tree | Forest, problem: TreeProblem, rows: Rows, read: Any) -> float:
+    """The objective of a model over all rows, in one round; NaN where there is no time for it."""
+    if seconds_left() <= 0.0:
+        return np.nan
+    parts = bridge.solvers.core.parts
+    found: float = parts.in_step(rows, read, [parts.mean_loss(problem, model)])[0]
+    return found + problem.penalty(model)
 
 
 def edges_of(X: Floats) -> tuple[Floats, ...]:

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils import check_random_state
 
-from opttree.estimators import bridge
-from opttree.estimators.recipe import Estimator, chooses_depth, searches_depth
-from opttree.estimators.steps import fit as fits, stream
-from opttree.estimators.steps.depth import DEEPEST
+from opttree.estimators.recipe import Estimator
+from opttree.estimators.steps import choices, fit as fits, stream
 from opttree.estimators.steps.over_parts import (
     Begun,
     Census,
@@ -34,8 +32,7 @@ from opttree.estimators.steps.over_parts import (
 from opttree.estimators.steps.rows import class_weighted, read_new
 from opttree.estimators.steps.units import on_parts
 from opttree.kernels import records
-from opttree.model.tree import Tree
-from opttree.runtime.clock import due_at, now, seconds_left
+from opttree.runtime.clock import due_at, now
 from opttree.runtime.interrupts import noted_interrupts
 from opttree.runtime.threads import count, limited
 from opttree.tables.chunks import Chunks
@@ -45,10 +42,7 @@ Floats = NDArray[np.float64]
 PASSES = 3
 HEAVY = ("tree_", "forest_", "result_", "_stream")  # fitted attributes that reading rows does not need
 GO_ON = {"tree": over_tree, "smooth": over_smooth, "soft": over_soft, "forest": over_forest, "boosted": over_boosted}
-SHARE = 0.8  # of all rows, to which leaves are fitted where the others choose the depth
-LEVELS = 3  # beyond the depth that the sample chose
-MOST_NUMBERS = 2**27  # of Gram matrices of linear leaves, or of a level's Hessians
-FEWEST = 2000  # rows by which a depth is chosen; and of a forest's sample, fewer of which have trees of several kinds
+FEWEST = 2000  # rows of a forest's sample: fewer have trees of several kinds
 
 
 @dataclass(frozen=True)
@@ -239,65 +233,9 @@ def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) ->
         tree = options.result_.tree
         return Begun(record, census, chosen, tree, tree, np.inf, 0)
 
-    begun = begun_at()
-    if options.recipe.parts in ("tree", "smooth") and chooses_depth(options):
-        begun = _of_best_depth(options, rows, begun, begun_at)
+    begun = choices.made(options, rows, begun_at, Reader.of)
     options.n_rows_ = rows.n_rows
     return begun
-
-
-def _of_best_depth(options: Estimator, rows: Rows, begun: Begun, begun_at: Callable[..., Begun]) -> Begun:
-    """The fit to the sample at the depth whose splits, with leaves fitted to most of all rows, have the lowest loss on
-    other rows, which are outside the sample; ``best_depth_``. Where these are few, where none is lower by more than one
-    over the root of their number, and after Ctrl-C, the first depth stays.
-    """
-    problem, search = begun.record.problem, begun.record.search
-    first, others = problem.depth, (1.0 - SHARE) * (begun.census.used - len(begun.sample))
-    if others < FEWEST:
-        return begun
-    if searches_depth(options):
-        depths = list(range(first, min(first + LEVELS, DEEPEST) + 1))
-    else:
-        depths = sorted({first, *options.recipe.depths, max(options.recipe.depths) + 2})
-    grams = problem.splits == "oblique" or problem.leaves == "linear"
-    found = {first: (begun, dict(options.__dict__))}
-    errors: list[float] = []
-    try:
-        taken = 0.0
-        for depth in depths:
-            began = now()
-            if depth == first:
-                continue
-            if seconds_left() < 4.0 * taken or (grams and 2**depth * (problem.n_features + 1) ** 2 > MOST_NUMBERS):
-                break
-            if rows.watch is not None:
-                rows.watch(0)  # raises after Ctrl-C
-            found[depth] = begun_at(max_depth=depth), dict(options.__dict__)
-            taken = now() - began
-        if len(found) > 1:
-            errors = _held_out_errors(options, rows, begun, [one.last for one, _attributes in found.values()])
-    except KeyboardInterrupt:  # the sample's tree stays; what comes next ends soon, too
-        pass
-    depth = first
-    if errors:
-        lowest, best = min(zip(errors, found, strict=True))
-        if lowest < errors[0] * (1.0 - others**-0.5):
-            depth = best
-    begun, attributes = found[depth]
-    fits.clear(options, *options.__dict__)
-    fits.set_attributes(options, {**attributes, **search, "best_depth_": depth})
-    return begun
-
-
-def _held_out_errors(options: Estimator, rows: Rows, begun: Begun, trees: list[Tree]) -> list[float]:
-    """The losses of trees on rows outside the sample and outside the share to which their leaves are fitted."""
-    problem = begun.record.problem.restated(depth=max(tree.depth for tree in trees), min_leaf=options.min_samples_leaf)
-    seed = 0 if begun.record.seed is None else begun.record.seed
-    tao = bridge.solvers.tao
-    read = Reader.of(options, begun)
-    judge = tao.PassesOverParts(rows, read, problem, bag=tao.Bag(seed, 0, SHARE, but=np.sort(begun.sample)))
-    errors: list[float] = tao.parts.in_step(rows, read, [judge.held_out(tree) for tree in trees])
-    return errors
 
 
 class _Seen(NamedTuple):
