@@ -12,6 +12,7 @@ import pandas as pd
 
 from experiments import ranks, reading
 from experiments.protocol import FOLDER, MEAN
+from experiments.ruler import relative
 from experiments.tables import number
 
 ROLES = {"printed": ("printed", "reduced"), "default": ("default",)}  # of our methods, in the order of the columns
@@ -92,8 +93,11 @@ def index(results: Path) -> str:
         "metric of each report, over as many of the protocol's sets as all its methods have: what the paper printed "
         "(over these sets, where it prints each), the paper's method as we run it, opttree's default; ± half of the "
         "95 % confidence interval over seeds, where several seeds have every set. Errors in units of the target stand "
-        "set by set. *Short* names data sets where opttree's default is behind the printed number, or the paper's "
-        "method where there is no default; *reduced*: with options of a budget.",
+        "set by set. In brackets, for protocols with a ruler: errors divided by those of the random forest on the "
+        "same split (of R2, what is below one), geometric means; they depend less on how a table was split. "
+        "*Short* names data sets where opttree's default is behind the paper, by that ruler where there is one, or "
+        "the paper's method "
+        "where there is no default; *reduced*: with options of a budget.",
         "## Tables and figures",
         "| paper | item | protocol | state | hours | report |",
         "|:--|:--|:--|:--|--:|:--|",
@@ -125,7 +129,9 @@ def _means(name: str, budget: str, path: Path) -> list[str]:
     metric = numbers["metric"].iloc[0]
     part = numbers[(numbers["metric"] == metric) & numbers["published"].notna()]
     found = []
-    groups = reading.read(name, budget).means
+    stated = reading.read(name, budget)
+    groups = stated.means
+    ruled = relative(part, stated.ruler) if stated.ruler else None
     if metric.endswith(IN_UNITS):  # each data set has its own unit, so that a mean over them says nothing
         groups = {name: [name] for name in reading.read(name, budget).datasets}
     for (depth, published), own in part.groupby(["depth", "published"], dropna=False, sort=False):
@@ -137,12 +143,15 @@ def _means(name: str, budget: str, path: Path) -> list[str]:
                 continue
             cells = ["" if printed.empty else number(metric, printed.iloc[0])]
             cells += [_ours(rows, metric) for rows in ours.values()]
+            mine = None if ruled is None else ruled[_alike(ruled, depth, published) & ruled["dataset"].isin(sets)]
+            cells = cells if mine is None else [f"{cell}{one}" for cell, one in zip(cells, _ruled(mine), strict=True)]
             label = published if group == MEAN else f"{published}, {group}"
             at = "" if np.isnan(depth) else f"{depth:g}"
             over = (
                 "" if group in sets else f"{here['runs'].max():.0f} of {len(reading.read(name).means.get(group, sets))}"
             )
-            short = _short(own[own["dataset"].isin(sets)], metric)
+            behind = own[own["dataset"].isin(sets)] if mine is None or mine["paper"].isna().all() else mine
+            short = _short(behind, metric, lower=behind is mine or ranks.lower_is_better(metric))
             found.append(f"| {name} | {metric} | {at} | {label} | {over} | {' | '.join(cells)} | {short} |")
     return found
 
@@ -156,12 +165,30 @@ def _ours(rows: pd.DataFrame, metric: str) -> str:
     return f"{number(metric, row['ours'])}{half}{' (reduced)' if row['role'] == 'reduced' else ''}"
 
 
-def _short(rows: pd.DataFrame, metric: str) -> str:
+def _alike(lines: pd.DataFrame, depth: float, published: str) -> pd.Series:
+    """Which lines are of a published method at a depth."""
+    at = lines["depth"].isna() if np.isnan(depth) else lines["depth"] == depth
+    return at & (lines["published"] == published)
+
+
+def _ruled(lines: pd.DataFrame) -> list[str]:
+    """The cells' relative errors: printed, by the paper's method, by default; geometric means over the sets that all
+    have.
+    """
+    by = {"printed": lines.drop_duplicates("dataset").set_index("dataset")["paper"]}
+    for role, roles in ROLES.items():
+        rows = lines[lines["role"].isin(roles)].drop_duplicates("dataset")
+        by[f"{role}, ours"] = rows.set_index("dataset")["ours"]
+    table = pd.DataFrame({name: column for name, column in by.items() if column.notna().any()}).dropna()
+    return [f" [{np.exp(np.log(table[name]).mean()):.3f}]" if name in table and len(table) else "" for name in by]
+
+
+def _short(rows: pd.DataFrame, metric: str, *, lower: bool) -> str:
     """Data sets where our default, or the paper's method where there is no default, is behind the printed number."""
     rows = rows[rows["ours"].notna() & rows["paper"].notna()]
     for roles in reversed(ROLES.values()):
         own = rows[rows["role"].isin(roles)]
         if len(own):
-            behind = own["ours"] > own["paper"] if ranks.lower_is_better(metric) else own["ours"] < own["paper"]
+            behind = own["ours"] > own["paper"] if lower else own["ours"] < own["paper"]
             return ", ".join(own["dataset"][behind])
     return ""

@@ -58,6 +58,7 @@ class Protocol(Plan):
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     without: Mapping[str, Sequence[str]] = field(default_factory=dict)
     improvement: str = ""
+    ruler: str = ""
     sweep: str = ""
     predictions: int = 0
     store: str = ""
@@ -91,6 +92,10 @@ class Protocol(Plan):
             (
                 not self.improvement or self.improvement in self.methods,
                 f"improvement must be over one of the methods; got {self.improvement!r}",
+            ),
+            (
+                not self.ruler or self.ruler in self.methods,
+                f"ruler must be one of the methods; got {self.ruler!r}",
             ),
             (
                 not self.preprocess or not any(m.warm for m in self.methods.values()),

@@ -113,6 +113,7 @@ def sliced(part: Protocol, rows: int, seconds: float, most_methods: int | None) 
         groups={},
         baseline="",
         improvement="",
+        ruler="",
         tests=(),
         sweep="",
     )
@@ -131,6 +132,8 @@ def _restrict(values: dict[str, Any], methods: Mapping[str, Method]) -> None:
     if values.get("baseline") and values["baseline"] not in methods:
         values["baseline"] = ""
         values["tests"] = tuple(test for test in values.get("tests", ()) if test not in PAIRED)
+    if values.get("ruler") and values["ruler"] not in methods:
+        values["ruler"] = ""
     kept = {name: [one for one in sets if one in values["datasets"]] for name, sets in values.get("groups", {}).items()}
     values["groups"] = {name: sets for name, sets in kept.items() if sets}
 

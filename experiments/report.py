@@ -10,6 +10,7 @@ import pandas as pd
 
 from experiments import pictures, ranks, tables
 from experiments.protocol import Collection, Protocol
+from experiments.ruler import relative
 from solvers.races import figures, statistics
 from solvers.races.compare import Comparison
 from solvers.races.page import Section, numeric, page, pretty
@@ -154,6 +155,8 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
             title = LABELS.get(metric, metric)
             title = title[0].upper() + title[1:]
             sections.append(Section(title, text if metric == first else [], table, name=metric))
+    if protocol.ruler and not protocol.summary:
+        sections.append(_relative(protocol, lines, first))
     pairs = lines[(lines["metric"] == first) & lines["ours"].notna() & lines["paper"].notna()]
     pairs = pairs[~pairs["dataset"].isin(list(protocol.means))]
     if len(pairs) > 2:
@@ -176,6 +179,18 @@ def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list
             caption = f"{LABELS.get(metric, metric)} against {option}."
             sections[-1].figures.append((f"sweep_{option}_{metric}", caption))
     return sections + _tests(protocol, rows, folder)
+
+
+def _relative(protocol: Protocol, lines: pd.DataFrame, metric: str) -> Section:
+    """The first metric by the protocol's ruler."""
+    ruled = relative(lines[lines["metric"] == metric], protocol.ruler).assign(deviation=np.nan, paper_deviation=np.nan)
+    what = "what it is below one" if not ranks.lower_is_better(metric) else "the error"
+    text = (
+        f"Of {LABELS.get(metric, metric)}, {what}, divided by that of {protocol.ruler} on the same split, ours by ours "
+        "and the paper's by the paper's: splits differ, and this does not depend on them as much. Lower is better."
+    )
+    table = tables.beside(protocol, ruled.assign(metric="relative_mse"), "relative_mse")
+    return Section(f"Relative to {protocol.ruler}", [text], table, name="relative")
 
 
 def _tests(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section]:

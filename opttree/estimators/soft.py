@@ -31,7 +31,8 @@ JOINT_ITERATIONS = 50  # after the decomposition, by default
 def _ridge(options: Estimator) -> Any:
     """``l2``, where "auto" is the paper's under its preset."""
     printed = is_printed(options) and isinstance(options.l2, str) and options.l2 == "auto"
-    return options.printed_l2 if printed else options.l2
+    by_letter = getattr(options, "reading", "") == "letter"
+    return options.l2 if not printed else "paper" if by_letter else options.printed_l2
 
 
 def _strengths(options: Estimator, n: float, p: int) -> tuple[float, float]:
@@ -141,7 +142,12 @@ def _srt_solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | N
         )
     given: dict[str, Any] = {"init": init, "steepness": options.steepness}
     if options.steepness == "auto":
-        given["steepness"] = None if is_printed(options) else 1.0
+        given["steepness"] = 1.0
+    if is_printed(options):
+        usual = solvers.NODEC.paper(reading=options.reading)
+        for name in ("branch_iterations", "branch_objective"):
+            given[name] = getattr(usual if getattr(options, name) is None else options, name)
+        given["steepness"] = usual.steepness if options.steepness == "auto" else options.steepness
     if options.joint_iterations is None:
         given["joint_iterations"] = 0 if is_printed(options) else JOINT_ITERATIONS
     nodec = build_solver(options, solvers.NODEC, **given)
@@ -172,18 +178,37 @@ class _SRT(_SoftTree):
         "auto": "hinge", and for the paper's preset its own clusters; hinging hyperplanes take less time and led to
         equal or better trees.""",
     )
+    reading: Literal["closest", "letter"] = option(
+        "closest",
+        """How the paper's preset reads what print leaves open: "closest" to the printed numbers, or by the "letter",
+        see `solvers.NODEC.paper`; with the letter, "auto" of ``l2`` is that of eq. (7), "paper".""",
+    )
     steepness: float | Literal["auto"] | None = option(
         "auto",
-        """Initial standard deviation of each gate's argument over the rows that pass the node; None: the split weights
-        of ``init`` are used as they are. "auto": 1, and None for the paper's preset.""",
+        """Initial standard deviation of each gate's argument over the rows that pass the node: the smaller, the flatter
+        are the first gates; None: the split weights of ``init`` are used as they are. "auto": 1; .5 for the paper's
+        preset, and None by its letter.""",
         above=0,
     )
     branch_solver: Literal["L-BFGS", "SLSQP"] | None = option(
         None,
         'Minimiser of the steps on splits, see `solvers.NODEC`; None: "L-BFGS", and "SLSQP" for the paper\'s preset.',
     )
+    branch_iterations: int | None = option(
+        None,
+        "Largest number of iterations in such a step; None: 10; 5 for the paper's preset, 100 by its letter.",
+        least=1,
+    )
+    branch_objective: Literal["mean", "sum"] | None = option(
+        None,
+        """Whether such a step minimises the mean over the rows or their sum, see `solvers.NODEC`; None: "mean"; "sum"
+        for the paper's preset, but not by its letter.""",
+    )
+    reassignment: Literal["careful", "printed"] | None = option(
+        None, 'Which nodes reassign rows, see `solvers.NODEC`; None: "careful", and "printed" for the paper\'s.'
+    )
     n_init: int = option(1, "Restarts; the lowest smooth objective wins.", least=1)
-    max_iter: int = option(10, "Macro iterations, the paper's M_it.", least=1)
+    max_iter: int | None = option(None, "Macro iterations, the paper's M_it; None: 10, and 9 for the preset.", least=1)
     k0: int | None = option(
         None,
         """None: the early-stopped version of the paper's experiments. An integer: from inner iteration k0 on, steps are

@@ -105,8 +105,18 @@ def test_the_printed_values():
         0.01, 0.01, False, False, 0.0,
     )  # fmt: skip
     nodec = NODEC.paper()
-    assert (nodec.max_iter, nodec.imbalance, nodec.decay, nodec.k0) == (10, (0.1, 0.3, 0.4), 0.8, None)
-    assert (nodec.branch_solver, nodec.steepness, nodec.clip, nodec.joint_iterations) == ("SLSQP", None, False, 0)
+    assert (nodec.max_iter, nodec.imbalance, nodec.decay, nodec.k0) == (9, (0.1, 0.3, 0.4), 0.8, None)
+    assert (nodec.branch_solver, nodec.reassignment, nodec.clip, nodec.joint_iterations) == (
+        "SLSQP",
+        "printed",
+        False,
+        0,
+    )
+    assert (nodec.branch_objective, nodec.branch_iterations, nodec.steepness) == ("sum", 5, 0.5)
+    letter = NODEC.paper(reading="letter")
+    assert (letter.branch_objective, letter.branch_iterations, letter.steepness) == ("mean", 100, None)
+    with pytest.raises(ValueError, match="reading must be 'closest' or 'letter'; got 'spirit'"):
+        NODEC.paper(reading="spirit")
     assert isinstance(nodec.init, ClusterInit)
     assert nodec.init.routing == "clusters"
     orrt = ORRT.paper()
@@ -140,6 +150,11 @@ def test_options_of_an_estimator_win_over_the_preset(friedman):
     assert (srt.joint_iterations, srt.steepness, srt.clip, srt.branch_solver) == (50, 1.0, True, "L-BFGS")
     kept = solver_of(opttree.SRTRegressor(preset="paper", steepness=2.0, clip=True, joint_iterations=5), problem)
     assert (kept.joint_iterations, kept.steepness, kept.clip) == (5, 2.0, True)
+    for reading in ("closest", "letter"):
+        srt = solver_of(opttree.SRTRegressor(preset="paper", reading=reading), problem)
+        assert srt == NODEC.paper(reading=reading)
+        own = solver_of(opttree.SRTRegressor(preset="paper", reading=reading, branch_iterations=7), problem)
+        assert own == replace(srt, branch_iterations=7)
 
 
 @pytest.mark.parametrize("option", [{"split_penalty": 1e-3}, {"l1_ratio": 0.5}])
@@ -162,6 +177,8 @@ def test_penalties_in_place_of_the_statements(friedman):
 def test_strengths_of_soft_trees(friedman):
     X, y = friedman
     n, p = X.shape
+    letter, _scaling = opttree.SRTRegressor(3, preset="paper", reading="letter").state(X, y)
+    assert letter.strength(L2, "splits") == pytest.approx(p / 7)
     for l2, preset, expected in (
         ("paper", "default", printed_ridge(p, 3)),
         ("paper", "paper", printed_ridge(p, 3)),
