@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from opttree.estimators import bridge, option_groups as groups
 from opttree.estimators.base import ForestEstimator, build_solver
+from opttree.estimators.losses import units_of_y
 from opttree.estimators.quantiles import leaves_of, pool_of, pooled
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, is_printed
 from opttree.estimators.steps.depth import SEARCH_SHARE, folds_of
@@ -140,8 +141,7 @@ def goes_on(options: Estimator) -> bool:
 
 
 def _check(options: Estimator) -> None:
-    if is_printed(options):
-        groups.check_unpenalised(options)
+    groups.check_penalties(options)
     if goes_on(options) and hasattr(options, "forest_") and trees_of(options) < len(options.forest_.trees):
         raise ValueError(
             f"n_estimators must be at least the {len(options.forest_.trees)} trees that there are, with "
@@ -323,6 +323,7 @@ RECIPE = Recipe(
     parts="forest",
     sparse_from=groups.SPARSE_FROM,
     terms=_terms,
+    outputs=units_of_y,
     solve=_solve,
     model=_model,
     check=_check,
@@ -389,6 +390,9 @@ class _TAOForest(ForestModel):
         features, and .01 for the
         paper's preset.""",
         least=0,
+    )
+    start_threshold: Literal["median", "gaussian"] = option(
+        "median", "Thresholds of the random hyperplanes from which oblique trees start, see `solvers.TAOForest`."
     )
     leaf_lasso: float | Literal["oob"] | None = option(
         None,
@@ -484,6 +488,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
 
     loss = "squared"
 
+    y_unit: float | None = groups.y_unit()
     keep_errors: bool = option(
         False,
         "Whether the out-of-bag error of each training row, and its leaves, are kept for `predict_quantile`.",

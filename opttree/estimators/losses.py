@@ -52,5 +52,12 @@ def output_units(options: Estimator, Y: Floats, weight: Floats) -> tuple[Floats,
         loss.check(Y)
         size = np.average(np.abs(Y), axis=0, weights=weight)
         return np.zeros(Y.shape[1]), np.where(size > 0.0, size, 1.0)
-    mean, scale = moments(Y, weight, outputs_name(Y))
+    mean, scale = units_of_y(options, Y, weight)
     return mean, np.full_like(scale, scale.mean()) if isinstance(options.loss, Huber) else scale
+
+
+def units_of_y(options: Estimator, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Offset and unit of each output: its deviation, or the option ``y_unit``."""
+    mean, scale = moments(Y, weight, outputs_name(Y))
+    unit = getattr(options, "y_unit", None)
+    return mean, scale if unit is None else np.full_like(scale, unit)

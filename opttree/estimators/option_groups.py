@@ -31,6 +31,16 @@ def auto_depth() -> Any:
     return option("auto", doc, least=1, words="an integer >= 1, 'auto' or 'cv'")
 
 
+def y_unit() -> Any:
+    """The unit in which the paper's penalty on leaves is read."""
+    return option(
+        None,
+        """Under ``preset="paper"``: the unit of y in which trees are fitted; the penalty on linear leaves, alpha = .01,
+        stands beside errors in it. 1: y as it is. None: the standard deviation of y.""",
+        above=0,
+    )
+
+
 def floor() -> Any:
     """Whether a linear model and CART's tree are tried beside the method's."""
     return option(
@@ -149,8 +159,12 @@ def split_penalties(options: Any, leaves: float = 0.0) -> Penalties:
     return mixed(options.l1_ratio, options.split_penalty if options.splits == "oblique" else 0.0, leaves)
 
 
-def check_unpenalised(options: Any) -> None:
-    """ValueError for a penalty beside the one that the paper's preset has of its own."""
+def check_penalties(options: Any) -> None:
+    """ValueError for a penalty beside the one that the paper's preset has of its own, and for its unit without it."""
+    if options.preset != "paper":
+        if (unit := getattr(options, "y_unit", None)) is not None:
+            raise ValueError(f"y_unit must be None without preset='paper'; got {unit!r}")
+        return
     for name, default in ((f.name, f.default) for f in options.__dataclass_fields__.values()):
         if name in ("split_penalty", "leaf_penalty", "l1_ratio") and getattr(options, name) != default:
             raise ValueError(

@@ -89,8 +89,7 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
 
 
 def _check(options: Estimator) -> None:
-    if is_printed(options):
-        groups.check_unpenalised(options)
+    groups.check_penalties(options)
 
 
 RECIPE = Recipe(
@@ -214,6 +213,7 @@ class TAORegressor(RegressionTree, _TAOTree):
 
     loss: Any = loss_option()
     quantile: float = quantile_option()
+    y_unit: float | None = groups.y_unit()
 
 
 @estimator("tao")

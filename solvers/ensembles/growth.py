@@ -258,9 +258,13 @@ def oblique(
     A[:, :p] = shared.common[0] if shared.common else rng.normal(size=(n_branches, p))
     if masks.size:
         A[:, :p] *= masks
-    A /= np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30)
+    length = np.maximum(np.linalg.norm(A, axis=1), 1e-30)
+    A /= length[:, None]
     b = np.zeros(n_branches, np.float32)
-    alternation.medians(shared.X, rows, A, b)
+    if options.start_threshold == "gaussian":
+        b[:] = rng.normal(size=n_branches) / length
+    else:
+        alternation.medians(shared.X, rows, A, b)
     mass = float(sample.w.sum())
     crowd = rows.size / (2**shared.depth * (p + 1))
     shrinkage = alternation.Shrinkage(

@@ -55,6 +55,11 @@ class GrowthOptions(Checked):
         least=0,
     )
     newton_steps: int = option(2, "Newton steps per node and pass.", least=1)
+    start_threshold: Literal["median", "gaussian"] = option(
+        "median",
+        """Threshold of each random hyperplane of the start, which the paper does not specify: the median of its rows
+        along it, or drawn from (0, 1) with its weights. For oblique trees.""",
+    )
     ridge: float = option(
         10.0,
         """Shrinkage of leaves during the passes, in rows; larger if there are fewer rows than parameters. 0: each is

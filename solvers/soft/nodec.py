@@ -169,16 +169,16 @@ class NODEC(Solver):
         Nine macro iterations, as the pseudocode counts ten; SLSQP; weighted logistic regressions where rows are
         imbalanced (eps .1, .3, .4, which fall by .8), in nodes of any size and with the weights (17) of the sides
         before; exact linear leaves; the start by clusters; answers not clipped. SRT has no penalty; SRT-l2 has the
-        statement's `L2`, for n rows and p features 1 / (n p branches) on splits, 1 / (n p leaves) on leaves. That is the
-        paper's lambda read beside the sum over rows, and for gates without the factor 1/p: to the letter of eq. (7), see
-        `printed_ridge`, it leaves the gates flat, far from the paper's numbers.
+        statement's `L2`, for n rows and p features 1 / (n p branches) on splits, 1 / (n p leaves) on leaves. That is
+        the paper's lambda read beside the sum over rows, and for gates without the factor 1/p: to the letter of eq.
+        (7), see `printed_ridge`, it leaves the gates flat, far from the paper's numbers.
 
         By the ``"letter"`` of the paper a BN step minimises the mean over the rows, by SLSQP with SciPy's defaults (100
         iterations, tolerance 1e-6), from the gates of the start as they are. The first macro iteration then makes gates
         so steep that the others change hardly anything. ``"closest"`` minimises the sum over the rows, by at most five
-        iterations, from gates whose arguments have a standard deviation of .5. Among sums of 3, 5 and 8 iterations (5, 10
-        and 100 with the penalty), deviations of .25, .5, 1 and 2 and flatter regressions at the start, it came close to
-        the printed numbers at depths 2 and 3, with and without the penalty. **These readings were compared by R2 on
+        iterations, from gates whose arguments have a standard deviation of .5. Among sums of 3, 5 and 8 iterations (5,
+        10 and 100 with the penalty), deviations of .25, .5, 1 and 2 and flatter regressions at the start, it came close
+        to the printed numbers at depths 2 and 3, with and without the penalty. **These readings were compared by R2 on
         test folds**: two cuts into four folds of airfoil, auto_mpg, computer_hardware, housing, kin8nm, lpga2009,
         puma32H and yacht. Protocol ``srt_readings`` has some of them.
 

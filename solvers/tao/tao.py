@@ -115,7 +115,10 @@ class TAO(Solver):
         Its l1 penalty, alpha = .01, is printed beside a sum over rows (eqs. 1, 4, 5), where it would leave trees dense
         (640 parameters on cpu_act in place of the 270 of Table 1); read for the mean over the rows of each reduced
         problem, as in scikit-learn's ``Lasso(alpha=.01)``, it gives trees of the paper's sizes, so that this is the
-        reading here. Thresholds of the random start, which are not stated, are medians; leaves are fitted to it.
+        reading here. On linear leaves it stands beside errors in the unit of the outputs: their deviation, or y's own
+        unit (``y_unit`` of `opttree.TAORegressor`), which is the reading of the protocols of Tables 1 to 4. Thresholds
+        of the random start, which are not stated, are medians (``RandomInit(threshold="gaussian")`` draws them); leaves
+        are fitted to it.
 
         Parameters
         ----------

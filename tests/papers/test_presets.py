@@ -157,6 +157,39 @@ def test_options_of_an_estimator_win_over_the_preset(friedman):
         assert own == replace(srt, branch_iterations=7)
 
 
+@pytest.mark.parametrize("name", ["TAORegressor", "TAOForestRegressor"])
+def test_alpha_stands_beside_y_in_its_unit(name, friedman):
+    X, y = friedman
+    options = {"max_depth": 2, "leaves": "linear", "random_state": 0} | (
+        {"n_estimators": 3} if "Forest" in name else {}
+    )
+
+    def numbers(y, **more):
+        model = getattr(opttree, name)(preset="paper", **options, **more).fit(X, y)
+        return model, (model.forest_.trees if "Forest" in name else (model.tree_,))
+
+    own, trees = numbers(y, y_unit=1.0)
+    _problem, scaling = own.state(X, y)
+    assert scaling.y_scale[0] == 1.0
+    scaled, same = numbers(1e-4 * y, y_unit=1e-4)
+    np.testing.assert_allclose(scaled.predict(X), 1e-4 * own.predict(X), rtol=1e-4)
+    _alone, standard = numbers(y)
+    assert sum(np.count_nonzero(tree.coefs) for tree in trees) >= sum(np.count_nonzero(tree.coefs) for tree in standard)
+    assert [np.count_nonzero(tree.coefs) for tree in trees] == [np.count_nonzero(tree.coefs) for tree in same]
+    with pytest.raises(ValueError, match=r"y_unit must be None without preset='paper'; got 1\.0"):
+        getattr(opttree, name)(y_unit=1.0).fit(X, y)
+
+
+def test_a_forest_starts_from_random_thresholds(friedman):
+    X, y = friedman
+    options = {"n_estimators": 3, "max_depth": 2, "kind": "oblique", "max_iter": 0, "random_state": 0}
+    median = opttree.TAOForestRegressor(**options).fit(X, y)
+    drawn = opttree.TAOForestRegressor(**options, start_threshold="gaussian").fit(X, y)
+    left = [np.mean(X @ tree.A[0] <= tree.b[0]) for tree in median.forest_.trees]
+    np.testing.assert_allclose(left, 0.5, atol=0.1)
+    assert [tree.b.tolist() for tree in drawn.forest_.trees] != [tree.b.tolist() for tree in median.forest_.trees]
+
+
 @pytest.mark.parametrize("option", [{"split_penalty": 1e-3}, {"l1_ratio": 0.5}])
 @pytest.mark.parametrize("name", ["TAORegressor", "TAOForestRegressor"])
 def test_a_penalty_beside_that_of_the_preset_is_refused(name, option, friedman):
