@@ -1,4 +1,4 @@
-"""The command line: ``opttree fit | look | predict | show | export | explain | compare | solve | race | ...``.
+"""The command line: ``opttree fit | look | predict | show | export | compare | solve | certify | race | ...``.
 
 Exit codes: 0 done; 2 bad input, with one sentence on standard error; 3 no tree satisfies the constraints (``solve``);
 4 a claim does not hold (``verify``); 130 interrupted.
@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opttree.cli.certify import add_parser as add_certify
 from opttree.cli.common import add_reading, draw, go_on, save_figure, table_for, table_of, task_of
 from opttree.cli.fit import add_parsers as add_fit, as_named, check_depth, check_device, tree_options
 from opttree.cli.models import add_parsers as add_models
@@ -109,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.set_defaults(run=_compare)
 
     add_solve(commands)
+    add_certify(commands)
     add_verify(commands)
     add_race(commands)
     add_models(commands)

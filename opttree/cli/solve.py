@@ -6,38 +6,29 @@ import argparse
 import json
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from opttree.cli.common import add_reading, check_place, save_figure, table_of, task_of
+from opttree.cli.common import check_place, save_figure
+from opttree.cli.statement import add_options, stated
 
-if TYPE_CHECKING:
-    from opttree.tables.datasets import Dataset
-
+OF_METHODS = ("max_splits", "max_features", "node_limit", "threads", "gap")
 OF_MIP = ("formulation", "max_features", "n_thresholds", "node_limit", "threads", "write")
 
 
 def add_parser(commands: Any) -> None:
     """Add the command to the parser of ``opttree``."""
     solve = commands.add_parser("solve", help="find a tree with a proof of how good it is: incumbent, bound, gap")
-    solve.add_argument("data", metavar="DATA", help="a CSV or Parquet file, or a name that `opttree datasets` lists")
-    solve.add_argument("--target", metavar="COLUMN", help="column to predict; needed for a file")
-    add_reading(solve)
+    add_options(solve)
     solve.add_argument(
         "--method",
         choices=("bnb", "mip", "local", "local+mip"),
         help="default: bnb, branch and bound over all thresholds, where it takes the problem and the options; else mip",
     )
+    solve.add_argument("--solver", metavar="TEXT", help='or any solver, such as "Chain(TAO(), LocalSearch())"')
     solve.add_argument("--formulation", choices=("hyperflow", "flow", "big-m"), help="of mip; default: hyperflow")
-    solve.add_argument("--task", choices=("regression", "classification"), help="default: by the target's type")
     solve.add_argument("--depth", type=int, default=2, metavar="D", help="largest depth, >= 1; default %(default)s")
-    solve.add_argument("--splits", choices=("axis", "oblique"), default="axis")
-    solve.add_argument("--leaves", choices=("constant", "linear"), default="constant")
-    solve.add_argument("--loss", choices=("squared", "absolute", "zero_one", "log"), help="default: by the task")
-    solve.add_argument("--cp", type=float, default=0.0, help="price of a split, as a share of the best constant's loss")
-    solve.add_argument(
-        "--min-leaf", type=int, default=1, metavar="N", help="fewest rows in a leaf; default %(default)s"
-    )
     solve.add_argument("--max-splits", type=int, metavar="K", help="most splits")
     solve.add_argument("--max-features", type=int, metavar="K", help="most features in splits; hyperflow")
     solve.add_argument(
@@ -75,7 +66,6 @@ def _solve(args: argparse.Namespace) -> int:
     for option in ("write", "claim"):
         if getattr(args, option):
             check_place(f"--{option}", getattr(args, option))
-    import numpy as np
 
     from opttree import plotting
     from opttree.estimators import bridge
@@ -86,8 +76,10 @@ def _solve(args: argparse.Namespace) -> int:
     from opttree.problems import MIPTreeProblem
     from opttree.runtime.clock import now
     from opttree.statement import TreeProblem
-    from opttree.tables.encoder import TableEncoder, needs_encoding
+    from opttree.statement.constraints import ForbidSplit, RequireSplit
 
+    if args.solver is not None and (args.method is not None or any(getattr(args, name) for name in OF_METHODS)):
+        raise ValueError("--solver has its options in its own text; it does not go with --method and its options")
     if args.method == "local" and args.max_features is not None:
         raise ValueError(f"--max-features is for --method mip; got {args.max_features} for local")
     of_mip = [option for option in OF_MIP if getattr(args, option) not in (None, "all", False)]
@@ -97,17 +89,12 @@ def _solve(args: argparse.Namespace) -> int:
     if args.time_limit is not None and not args.time_limit > 0.0:
         raise ValueError(f"time_limit must be > 0 seconds; got {args.time_limit}")
     Path(args.out).mkdir(parents=True, exist_ok=True)
-    data, X, y, model = _stated(args)
+    kinds = (("require", RequireSplit), ("forbid", ForbidSplit))
+    asked = [partial(_named, kind, option, text) for option, kind in kinds for text in getattr(args, option) or ()]
+    data, encoder, X, _names, y, problem, scaling = stated(args, args.depth, extra=asked)
     if args.claim:
-        _check_claim(args, X, y, model.loss)
-    name, encoder = data.name, None
-    if needs_encoding(X, "from_dtype"):
-        encoder = TableEncoder(ordered=args.splits == "axis" and args.leaves == "constant")
-        X = encoder.fit_transform(X, y)
-    X = np.ascontiguousarray(X, np.float64)
-    problem, scaling = model.state(X, y)
-    names = list(map(str, data.X.columns)) if encoder is None else list(encoder.encoding_.names)
-    problem = problem.restated(constraints=_constraints(args, names))
+        _check_claim(args, data.X, y, problem.loss)
+    name = data.name
     solvers = bridge.solvers
     whole: Any = int(args.n_thresholds) if args.n_thresholds.isdecimal() else args.n_thresholds
     limits: dict[str, Any] = {"n_thresholds": whole, "max_splits": args.max_splits}
@@ -126,18 +113,20 @@ def _solve(args: argparse.Namespace) -> int:
     usual = "mip" if of_mip or bnb.refusal(problem) is not None else "bnb"
     method = args.method or usual
     solver = {"bnb": bnb, "mip": mip, "local": local, "local+mip": replace(mip, init=local)}[method]
+    if args.solver is not None:
+        solver, method = bridge.solver_of(args.solver), "solver"
     if (reason := solver.refusal(problem)) is not None:
         raise ValueError(f"{method} cannot solve this problem: {reason}")
     began, unwritten = now(), ""
     if args.write:
-        stated = MIPTreeProblem(
+        program = MIPTreeProblem(
             problem,
             formulation=args.formulation or "hyperflow",
             max_features=args.max_features,
             objective=args.objective,
             **limits,
         )
-        unwritten = _write(stated, args)
+        unwritten = _write(program, args)
     left = None if args.time_limit is None else max(args.time_limit - (now() - began), 1e-3)
     result = solvers.solve(problem, solver, time_limit=left, random_state=args.seed)
     if result.tree is None:
@@ -191,7 +180,9 @@ def _check_claim(args: argparse.Namespace, X: Any, y: Any, loss: Any) -> None:
         raise ValueError("--claim is for tables of numbers, one target, splits of one feature and constant leaves")
     if loss not in ("squared", "zero_one"):
         raise ValueError(f"--claim is for loss squared or zero_one; got {loss!r}")
-    restricted = [o for o in ("cp", "max_splits", "max_features", "require", "forbid") if getattr(args, o)]
+    restricted = [
+        o for o in ("cp", "max_splits", "max_features", "require", "forbid", "constraint") if getattr(args, o)
+    ]
     restricted += ["min_leaf"] if args.min_leaf > 1 else []
     restricted += ["n_thresholds"] if args.n_thresholds != "all" else []
     if restricted:
@@ -199,20 +190,14 @@ def _check_claim(args: argparse.Namespace, X: Any, y: Any, loss: Any) -> None:
         raise ValueError(f"--claim is about all trees of a depth; it does not go with --{name}")
 
 
-def _constraints(args: argparse.Namespace, names: list[str]) -> list[Any]:
-    """The side constraints of --require and --forbid."""
-    from opttree.statement.constraints import ForbidSplit, RequireSplit
-
-    constraints: list[Any] = []
-    for option, kind in (("require", RequireSplit), ("forbid", ForbidSplit)):
-        for column in getattr(args, option) or ():
-            if column not in names:
-                raise ValueError(f"--{option} must name a column, one of {', '.join(names[:8])}; got {column!r}")
-            constraints.append(kind(names.index(column)))
-    return constraints
+def _named(kind: Any, option: str, text: str, names: list[str]) -> Any:
+    """The side constraint of --require or --forbid."""
+    if text not in names:
+        raise ValueError(f"--{option} must name a column, one of {', '.join(names[:8])}; got {text!r}")
+    return kind(names.index(text))
 
 
-def _write(stated: Any, args: argparse.Namespace) -> str:
+def _write(program: Any, args: argparse.Namespace) -> str:
     """Write the program, unless the time limit or Ctrl-C comes first; the reason if there is no file, else "" ."""
     import pyomo.environ  # noqa: F401  imported here, since the thread may be abandoned in mid-import
 
@@ -221,7 +206,7 @@ def _write(stated: Any, args: argparse.Namespace) -> str:
 
     began = now()
     form = "the reduced program" if args.reduced else "the program"
-    with closing(in_background(lambda: stated.write(args.write, complete=not args.reduced))) as writing:
+    with closing(in_background(lambda: program.write(args.write, complete=not args.reduced))) as writing:
         for _ in writing:
             late = args.time_limit is not None and now() - began >= args.time_limit
             if late or args.interrupted():
@@ -229,25 +214,3 @@ def _write(stated: Any, args: argparse.Namespace) -> str:
                 return f"{form} is not in {args.write}: {why} before it was built and written"
     print(f"{form}: {args.write}")
     return ""
-
-
-def _stated(args: argparse.Namespace) -> tuple[Dataset, Any, Any, Any]:
-    """The data, its features and target as arrays, and the estimator that states the problem."""
-    import numpy as np
-
-    from opttree.estimators.ort import OCTClassifier, ORTRegressor
-    from opttree.tables import datasets
-
-    if Path(args.data).is_file():
-        features, target = table_of(args)
-        data = datasets.Dataset(features, target, task_of(args, target), Path(args.data).name.split(".")[0], args.data)
-    else:
-        data = datasets.load(args.data)
-    X = data.X
-    y = data.as_arrays()[1]
-    common = {"splits": args.splits, "cp": args.cp, "min_samples_leaf": args.min_leaf}
-    if (args.task or data.task) == "classification":
-        if args.leaves != "constant":
-            raise ValueError("--leaves must be constant for classification; got 'linear'")
-        return data, X, np.asarray(data.y), OCTClassifier(args.depth, loss=args.loss or "zero_one", **common)
-    return data, X, y, ORTRegressor(args.depth, leaves=args.leaves, loss=args.loss or "squared", **common)

@@ -1,4 +1,4 @@
-"""The one place where opttree imports the package `solvers`: ``bridge.solvers``, and `race`, on first use."""
+"""The one place where opttree imports the package `solvers`: ``bridge.solvers``, `solver_of`, `race`, on first use."""
 
 from __future__ import annotations
 
@@ -36,6 +36,14 @@ def __getattr__(name: str) -> Any:
 
     globals()[name] = package
     return package
+
+
+def solver_of(text: str) -> Any:
+    """The solver that a text states, see `solvers.races.entries.solver`."""
+    check_own()
+    from solvers.races.entries import solver
+
+    return solver(text)
 
 
 def race(

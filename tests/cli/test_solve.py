@@ -156,3 +156,59 @@ def test_names_travel_from_the_command_line_to_a_prediction(tmp_path, capsys):
             io.load(saved).predict(frame.drop(columns=column))
     with pytest.raises(ValueError, match="got none called 'size_max'"):
         io.Model(model.tree.with_names(None), ("size_max", "a", "b")).predict(frame)
+
+
+def test_any_solver_loss_and_side_constraint(tmp_path, csv, capsys):
+    out = ["--out", str(tmp_path / "out")]
+    command = ["solve", str(csv / "number.csv"), "--target", "y", *out]
+    assert main([*command, "--solver", "TAO(max_iter=2)", "--loss", "quantile", "--quantile", "0.9"]) == 0
+    assert "Quantile(q=0.9)" in capsys.readouterr().out
+    assert main([*command, "--solver", "TAO(max_iter=2)", "--gap", "0.1"]) == 2
+    assert "--solver has its options in its own text" in capsys.readouterr().err
+    assert main([*command, "--solver", "print(1)"]) == 2
+    assert "use must state a solver" in capsys.readouterr().err
+    for text, words in (
+        ("Foo(1)", "--constraint must state a side constraint; got 'Foo(1)'"),
+        ("ForbidSplit('nothing')", "a column must be one of u, v, w; got 'nothing'"),
+        ("MaxSplits(1, k=2)", "multiple values for argument 'k'"),
+    ):
+        assert main([*command, "--constraint", text]) == 2
+        assert words in capsys.readouterr().err
+    assert main([*command, "--depth", "1", "--constraint", "ForbidSplit('u')", "--constraint", "MaxSplits(1)"]) == 0
+    assert "u <=" not in capsys.readouterr().out
+    assert main([*command, "--constraint", "FeatureCost({'u': 5.0, 'v': 1.0}, 2.0)", "--time-limit", "5"]) == 0
+    assert "u <=" not in capsys.readouterr().out
+
+
+def test_certify_says_how_far_a_saved_tree_is_from_the_best(tmp_path, csv, capsys):
+    saved, told = tmp_path / "tree.json", tmp_path / "told.json"
+    table = [str(csv / "number.csv"), "--target", "y"]
+    command = ["solve", *table, "--depth", "2", "--constraint", "MaxFeatures(1)", "--out", str(tmp_path / "out")]
+    assert main([*command, "--save", str(saved)]) == 0
+    incumbent = capsys.readouterr().out.split("incumbent ")[1].split(",")[0]
+    assert main(["certify", str(saved), *table, "--constraint", "MaxFeatures(1)", "--out", str(told)]) == 0
+    out = capsys.readouterr().out
+    assert f"this tree {float(incumbent):.8g}" in out
+    found = json.loads(told.read_text())
+    assert found["objective"] == pytest.approx(found["bound"], rel=1e-6)
+    assert main(["certify", str(saved), *table, "--out", str(told)]) == 0
+    assert "a better tree" in capsys.readouterr().out
+    free = json.loads(told.read_text())
+    assert free["objective"] == pytest.approx(found["objective"])
+    assert free["bound"] < found["bound"]
+    assert main(["certify", str(saved), *table, "--depth", "1"]) == 2
+    assert "--depth must be at least that of the tree, 2; got 1" in capsys.readouterr().err
+    assert main(["certify", str(saved), "diabetes"]) == 2
+    assert "must have the model's columns, u, v, w, in this order" in capsys.readouterr().err
+
+
+def test_certify_reads_text_as_the_tree_does(tmp_path, capsys):
+    rng = np.random.default_rng(1)
+    kind = rng.choice(["red", "green", "blue"], 90)
+    frame = pd.DataFrame({"kind": kind, "x": rng.normal(size=90).round(1)})
+    frame.assign(y=(kind == "red") * 2.0 + frame["x"]).to_csv(tmp_path / "rows.csv", index=False)
+    table, saved = [str(tmp_path / "rows.csv"), "--target", "y"], str(tmp_path / "tree.json")
+    assert main(["solve", *table, "--depth", "2", "--save", saved, "--out", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
+    assert main(["certify", saved, *table]) == 0
+    assert "roved optimal" in capsys.readouterr().out

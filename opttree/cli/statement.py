@@ -1,0 +1,155 @@
+"""The options that state a problem on the command line: trees, loss, price of splits, side constraints."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from opttree.cli.common import add_reading, table_of, task_of
+
+if TYPE_CHECKING:
+    from opttree.statement import TreeProblem
+    from opttree.tables.datasets import Dataset
+
+LOSSES = ("squared", "absolute", "huber", "quantile", "poisson", "gamma", "zero_one", "log")
+OWN_UNITS = ("huber", "quantile", "poisson", "gamma")  # losses whose units of y are those of TAO's estimators
+
+
+class Stated(NamedTuple):
+    """A problem of the command line: the data, the encoder or encoding of its columns, if there is one, the features as
+    numbers (n, p), their names, the target, the problem in its units and these units.
+    """
+
+    data: Dataset
+    encoder: Any
+    X: Any
+    names: list[str]
+    y: Any
+    problem: TreeProblem
+    scaling: Any
+
+
+def add_options(parser: argparse.ArgumentParser, data: str = "DATA") -> None:
+    """Add the options, and the table's."""
+    parser.add_argument("data", metavar=data, help="a CSV or Parquet file, or a name that `opttree datasets` lists")
+    parser.add_argument("--target", metavar="COLUMN", help="column to predict; needed for a file")
+    add_reading(parser)
+    group = parser.add_argument_group("the problem")
+    group.add_argument("--task", choices=("regression", "classification"), help="default: by the target's type")
+    group.add_argument("--splits", choices=("axis", "oblique"), default="axis")
+    group.add_argument("--leaves", choices=("constant", "linear"), default="constant")
+    group.add_argument("--loss", choices=LOSSES, help="default: squared for numbers, zero_one for labels")
+    group.add_argument(
+        "--quantile", type=float, default=0.5, metavar="Q", help="of --loss quantile; default %(default)s"
+    )
+    group.add_argument("--cp", type=float, default=0.0, help="price of a split, as a share of the best constant's loss")
+    group.add_argument(
+        "--min-leaf", type=int, default=1, metavar="N", help="fewest rows in a leaf; default %(default)s"
+    )
+    group.add_argument(
+        "--constraint",
+        action="append",
+        metavar="TEXT",
+        help='a side constraint of opttree.constraints, such as "MaxFeatures(2)", "Monotone(\'age\')" or '
+        "\"MaxDifference('sex', 0.1)\", in units of the problem; repeatable",
+    )
+
+
+def stated(args: argparse.Namespace, depth: int, encoding: Any = None, extra: Any = ()) -> Stated:
+    """The problem of the options and further side constraints ``extra``; columns are encoded as ``encoding`` says."""
+    import numpy as np
+
+    from opttree.statement import SplitPrice
+    from opttree.tables import datasets
+    from opttree.tables.encoder import TableEncoder, needs_encoding
+
+    if Path(args.data).is_file():
+        features, target = table_of(args)
+        data = datasets.Dataset(features, target, task_of(args, target), Path(args.data).name.split(".")[0], args.data)
+    else:
+        data = datasets.load(args.data)
+    encoder = encoding
+    X: Any = data.X
+    y = np.asarray(data.y) if (args.task or data.task) == "classification" else data.as_arrays()[1]
+    if encoding is not None:
+        X = encoding.transform(X)
+    elif needs_encoding(X, "from_dtype"):
+        encoder = TableEncoder(ordered=args.splits == "axis" and args.leaves == "constant")
+        X = encoder.fit_transform(X, y)
+    X = np.ascontiguousarray(X, np.float64)
+    known = getattr(encoder, "encoding_", encoder)
+    names = list(map(str, data.X.columns)) if known is None else list(known.names)
+    model = _estimator(args, args.task or data.task, depth)
+    problem, scaling = model.state(X, y)
+    if args.loss in OWN_UNITS:
+        problem = problem.restated(penalties=())
+        if args.cp:
+            problem = problem.restated(penalties=(SplitPrice(args.cp * problem.mean_loss(problem.best_constant())),))
+    own = [constraint(text, names, data.X) for text in args.constraint or ()]
+    problem = problem.restated(constraints=(*(one(names) for one in extra), *own))
+    return Stated(data, encoder, X, names, y, problem, scaling)
+
+
+def _estimator(args: argparse.Namespace, task: str, depth: int) -> Any:
+    """The estimator that states the problem."""
+    from opttree.estimators.ort import OCTClassifier, ORTRegressor
+    from opttree.estimators.tao import TAORegressor
+
+    common: dict[str, Any] = {"splits": args.splits, "min_samples_leaf": args.min_leaf}
+    if task == "classification":
+        if args.leaves != "constant":
+            raise ValueError("--leaves must be constant for classification; got 'linear'")
+        if args.loss not in (None, "zero_one", "log"):
+            raise ValueError(f"--loss must be zero_one or log for classification; got {args.loss!r}")
+        return OCTClassifier(depth, loss=args.loss or "zero_one", cp=args.cp, **common)
+    if args.loss in ("zero_one", "log"):
+        raise ValueError(f"--loss must be of numbers for regression; got {args.loss!r}")
+    if args.loss in OWN_UNITS:
+        if args.cp < 0.0:
+            raise ValueError(f"--cp must be >= 0; got {args.cp:g}")
+        return TAORegressor(depth, leaves=args.leaves, loss=args.loss, quantile=args.quantile, **common)
+    return ORTRegressor(depth, leaves=args.leaves, loss=args.loss or "squared", cp=args.cp, **common)
+
+
+def constraint(text: str, names: list[str], table: Any) -> Any:
+    """The side constraint that a text states; columns may be named, their costs given by a mapping."""
+    from opttree.runtime.calls import built
+    from opttree.statement import constraints
+    from opttree.statement.constraints import Constraint
+
+    kinds = {
+        name: getattr(constraints, name) for name in constraints.__all__ if name not in ("Constraint", "LeafConstraint")
+    }
+    try:
+        found = built(text, {name: partial(_made, kind, names, table) for name, kind in kinds.items()}, "constraints")
+    except ValueError as error:
+        raise ValueError(f"--constraint must state a side constraint; got {text!r} ({error})") from error
+    if not isinstance(found, Constraint):
+        raise ValueError(f"--constraint must state a side constraint; got {text!r}")
+    return found
+
+
+def _made(kind: Any, names: list[str], table: Any, *values: Any, **options: Any) -> Any:
+    """A side constraint, whose columns are names: a feature, the groups of the rows, or costs of features."""
+    import numpy as np
+
+    given = inspect.signature(kind).bind(*values, **options).arguments
+    if isinstance(feature := given.get("feature"), str):
+        given["feature"] = column(feature, names)
+    if isinstance(group := given.get("group"), str):
+        given["group"] = np.asarray(table.iloc[:, column(group, list(map(str, table.columns)))])
+    if isinstance(costs := given.get("costs"), dict):
+        given["costs"] = np.zeros(len(names))
+        for name, cost in costs.items():
+            given["costs"][column(name, names)] = cost
+    return kind(**given)
+
+
+def column(name: str, names: list[str]) -> int:
+    """The number of a column."""
+    if name not in names:
+        raise ValueError(f"a column must be one of {', '.join(names[:8])}; got {name!r}")
+    return names.index(name)
