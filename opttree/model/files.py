@@ -157,6 +157,9 @@ class Model:
 
             columns = dict(zip(map(str, table_names(X) or []), table_names(X) or [], strict=True))
             frame = X if isinstance(X, pd.DataFrame) else narwhal(X).to_pandas()
+            if not any(isinstance(name, str) for name in frame.columns) and frame.shape[1] == len(self.feature_names):
+                frame = frame.set_axis(list(self.feature_names), axis=1)  # by place, as estimators read such tables
+                columns = {name: name for name in self.feature_names}
             for name in self.feature_names:
                 if name not in columns:
                     raise ValueError(f"X must have the columns the model was trained on; got none called {name!r}")

@@ -401,3 +401,17 @@ def test_trees_too_deep_for_a_text_are_neither_written_nor_read(tmp_path):
     (tmp_path / "deeper.json").write_text(json.dumps(data))
     with pytest.raises(ValueError, match="at most 500 levels"):
         load(tmp_path / "deeper.json")
+
+
+def test_tables_of_numbered_columns_are_read_by_place(tmp_path):
+    X, y = load_diabetes(return_X_y=True)
+    frame = pd.DataFrame(X)  # columns 0, 1, ...
+    model = TAORegressor(2, random_state=0).fit(frame, y)
+    save(model, tmp_path / "tree.json")
+    saved = load(tmp_path / "tree.json")
+    np.testing.assert_array_equal(saved.predict(frame), model.predict(frame))
+    np.testing.assert_array_equal(saved.predict(X), model.predict(frame))
+    with pytest.raises(ValueError, match="got none called 'x0'"):
+        saved.predict(frame.iloc[:, :3])
+    with pytest.raises(ValueError, match="got none called 'x0'"):
+        saved.predict(frame.rename(columns={0: "age"}))

@@ -10,6 +10,7 @@ from matplotlib.offsetbox import AnnotationBbox
 
 from opttree import TAOClassifier, TAORegressor, plotting
 from opttree.export import to_html, to_sklearn
+from opttree.plotting import tree_picture
 from opttree.plotting.traces import GAP_FLOOR
 from opttree.plotting.tree_picture import percent
 from opttree.tables.encoding import _listed
@@ -294,3 +295,20 @@ def test_rest_of_levels_is_told_with_what_is_no_level():
     assert _listed(levels, ["missing", "other"]) == "l0, l1, l2, l3, l4, 7 more, missing, other"
     assert _listed(levels[:3], ["other"]) == "l0, l1, l2, other"
     assert percent(1 / 32_561) == "< 0.1 %"
+
+
+def test_means_of_nodes_are_found_once_a_picture(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    y = X[:, 0] ** 2 + X[:, 1]
+    tree = TAORegressor(8, splits="axis", floor=False, random_state=0).fit(X, y).tree_
+    found, usual = [], tree_picture._mean_answers
+
+    def counted(tree):
+        found.append(tree)
+        return usual(tree)
+
+    monkeypatch.setattr(tree_picture, "_mean_answers", counted)
+    plotting.plot_tree(tree)
+    other = TAORegressor(2, splits="axis", random_state=0).fit(X, -y).tree_
+    plotting.plot_tree(other)
+    assert found == [tree, other]
