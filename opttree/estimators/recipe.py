@@ -68,8 +68,17 @@ class Fit:
     @property
     def X(self) -> Any:  # noqa: N802
         """(n, p) the features of all rows, transformed but not scaled."""
-        X: Any = self.rows.X if self.transformer is None else self.transformer.transform(self.rows.X)
-        return X
+        X: Any = self.rows.X
+        if self.transformer is None:
+            return X
+        stated, mean, scale = (
+            self.problem.X,
+            getattr(self.scaling, "x_mean", None),
+            getattr(self.scaling, "x_scale", None),
+        )
+        if mean is not None and not mean.any() and (scale == 1.0).all() and stated.shape == X.shape:
+            return stated  # transformed, and as it was
+        return self.transformer.transform(X)
 
 
 @dataclass(frozen=True)
