@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_clusterer, is_regressor
 
-from opttree.estimators.steps.units import moments, outputs_name
+from opttree.estimators.steps.units import Scaling, moments, outputs_name
 from opttree.model.convert import Model
 from opttree.model.tree import Tree
 from opttree.statement import TreeProblem
@@ -71,13 +71,14 @@ class Fit:
         X: Any = self.rows.X
         if self.transformer is None:
             return X
-        stated, mean, scale = (
-            self.problem.X,
-            getattr(self.scaling, "x_mean", None),
-            getattr(self.scaling, "x_scale", None),
-        )
-        if mean is not None and not mean.any() and (scale == 1.0).all() and stated.shape == X.shape:
-            return stated  # transformed, and as it was
+        stated, units = self.problem.X, self.scaling
+        if (
+            stated.shape == X.shape
+            and isinstance(units, Scaling)
+            and not units.x_mean.any()
+            and np.all(units.x_scale == 1.0)
+        ):
+            return stated  # transformed, and in no other unit
         return self.transformer.transform(X)
 
 
