@@ -35,9 +35,9 @@ def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None)
     one_start = _needs_one_start(options, problem)
     polished = problem.leaves == "constant" and not one_start if options.polish == "auto" else bool(options.polish)
     if is_printed(options):
-        return build_solver(
-            options, bridge.solvers.GET, polish=bridge.solvers.GET.paper(polish=polished).polish, dtype=dtype
-        )
+        kind = bridge.solvers.GET
+        usual = (kind.program if options.reading == "program" else kind.paper)(polish=polished)
+        return build_solver(options, kind, polish=usual.polish, dtype=dtype, first=usual.first, anneal=usual.anneal)
     n_starts = 1 if one_start and options.n_starts is None else options.n_starts
     get = build_solver(options, bridge.solvers.GET, polish=None, dtype=dtype, n_starts=n_starts)
     return replace(get, polish=get.usual_polish(problem) if polished else None)
@@ -158,6 +158,9 @@ class _GETTree(TreeEstimator):
         features and outputs scaled to [0, 1]; all leaves of a linear tree are then linear, without penalty, predictions
         are not clipped, the tree of the lowest training loss (eq. 3, without penalties) is kept, and a depth search
         tries all of 1 to 12.""",
+    )
+    reading: Literal["print", "program"] = option(
+        "print", "Whether the paper's preset is as printed or as in the authors' program, see `solvers.GET.program`."
     )
     polish: Literal["auto", True, False] = option(
         "auto",

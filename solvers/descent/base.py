@@ -174,16 +174,17 @@ class Descent:
         return list(self.steps.host(self._averaged()))
 
 
-def run_all(runs: Sequence[Run]) -> Generator[None, None, None]:
-    """Run all ``runs`` to completion in slices of about `SLICE_SECONDS`; yields None between slices.
+def run_all(runs: Sequence[Run], remaining: int = 0) -> Generator[None, None, None]:
+    """Run all ``runs`` until so many of their steps remain, in slices of about `SLICE_SECONDS`; yields None between
+    slices.
 
     As many runs as threads, or more, go side by side, each on one thread. Fewer runs, and runs on a GPU, take turns,
     each on all threads or the whole GPU. Neither this nor the length of the slices changes the results.
     """
     steps = 1
-    while left := [run for run in runs if run.remaining]:
+    while left := [run for run in runs if run.remaining > remaining]:
         began = time.perf_counter()
-        advance = partial(_advance, steps, now() + seconds_left(), left[0])
+        advance = partial(_advance, steps, remaining, now() + seconds_left(), left[0])
         if len(left) >= available() and all(run.device == "cpu" for run in left):
             each(advance, left)
         else:
@@ -194,6 +195,6 @@ def run_all(runs: Sequence[Run]) -> Generator[None, None, None]:
         yield
 
 
-def _advance(steps: int, until: float, first: Run, run: Run) -> None:
+def _advance(steps: int, remaining: int, until: float, first: Run, run: Run) -> None:
     if run is first or now() < until:  # of many runs with slow steps, the first goes on in any case
-        run.advance(steps)
+        run.advance(min(steps, run.remaining - remaining))

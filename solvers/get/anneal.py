@@ -68,6 +68,12 @@ class Anneal(Checked):
         test=lambda ranges: ranges is None or (len(ranges) > 0 and all(map(increasing, ranges))),
         words=f"None, or intervals that are {SCALES}",
     )
+    checks: int = option(
+        1,
+        """Hard trees that are made in each descent, at equal distances: the one of the lowest loss counts, and the next
+        descent begins from it. 1: the last, as printed.""",
+        least=1,
+    )
     optimizer: FirstOrder = option(
         factory=lambda: Adam(learning_rate=0.05),
         doc="`Adam`, `QHAdam` or `LBFGS`.",
@@ -178,10 +184,21 @@ class Annealing:
             scales = [geometric(*options.scales, n) if alpha is None else np.full(n, alpha) for alpha in alphas]
             closed = options.closed_leaves
             self._runs = options.optimizer.start(self.smooths, self.thetas, scales, self.rngs, closed_leaves=closed)
-            yield from run_all(self._runs)
+            best: list[tuple[float, Floats, Tree]] = []
+            total = max((run.remaining for run in self._runs), default=0)
+            for check in range(1, options.checks + 1):
+                yield from run_all(self._runs, total - total * check // options.checks)
+                for i, (smooth, end) in enumerate(zip(self.smooths, self._where(), strict=True)):
+                    theta, tree = options.hard(smooth, end)
+                    loss = smooth.problem.mean_loss(tree) if options.checks > 1 else 0.0
+                    if check == 1:
+                        best.append((loss, theta, tree))
+                    elif loss < best[i][0]:
+                        best[i] = loss, theta, tree
+                    yield None
+            self.thetas = [theta for _loss, theta, _tree in best]
             trees = []
-            for i, (smooth, end) in enumerate(zip(self.smooths, self._where(), strict=True)):
-                self.thetas[i], tree = options.hard(smooth, end)
+            for smooth, (_loss, _theta, tree) in zip(self.smooths, best, strict=True):
                 trees.append(options.trimmed(smooth.problem, tree))
                 yield None
             yield trees

@@ -23,7 +23,7 @@ from solvers.descent import Adam
 from solvers.get.anneal import Anneal, Annealing
 from solvers.get.polish import SubtreePolish
 from solvers.get.sparse import without_small_weights
-from solvers.initial import GreedyInit, HingeInit, Initial
+from solvers.initial import CartInit, GreedyInit, HingeInit, Initial
 from solvers.soft.starts import with_depth_cap
 from solvers.tao import TAO
 
@@ -32,6 +32,7 @@ POLISH_DEEP = Anneal(epochs=600, scales=(5.0, 30.0), optimizer=Adam(0.02))  # de
 REFINE_LINEAR = Anneal(epochs=900, scales=(10.0, 50.0), optimizer=Adam(0.003), closed_leaves=False, refit=False)
 HINGE = HingeInit(n_random=6, n_moves=12, price=2.0)
 PAPER_RANGES = ((5.0, 25.0), (50.0, 150.0))
+PROGRAM_RANGES = ((5.0, 25.0), (80.0, 120.0))
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,9 @@ class GET(Solver):
 
     n_starts: int | None = option(
         None, "Random starts; None: 4 up to depth 4, 2 up to depth 9, else 1; none for linear leaves.", least=0
+    )
+    first: Initial | None = option(
+        None, "Initial tree in place of the first random start, where `solve` is given no tree; it is a candidate, too."
     )
     anneal: Anneal = option(factory=Anneal, doc="Options of the anneals.")
     race_rows: int | None = option(2048, "Rows of the race, see above; None: no race.", least=1)
@@ -205,6 +209,39 @@ class GET(Solver):
             device=device,
         )
 
+    @staticmethod
+    def program(**options: Any) -> GET:
+        """The method as in the authors' program where it differs from print, for constant leaves.
+
+        The first of the ten starts is CART's tree, and the result is not worse; after every epoch the leaves of the
+        hard tree are refitted, and the best epoch is kept; the second scale is drawn from [80, 120]; the polish goes
+        through the subtrees of four levels, ten starts each. Not here: its AdamW (weight decay .01) and warm-up of the
+        learning rate, and random starts in the polish, whose ten begin at the current subtree.
+
+        Parameters
+        ----------
+        **options : object
+            Options of `paper`.
+
+        Returns
+        -------
+        GET
+            The solver.
+
+        Examples
+        --------
+        >>> from solvers import GET
+        >>> GET.program().anneal.checks, GET.program(epochs=100).polish.levels
+        (3000, 4)
+        """
+        given: dict[str, Any] = {"polish_starts": 10, "scale_ranges": PROGRAM_RANGES} | options
+        printed = GET.paper(**given)
+        anneal = replace(printed.anneal, checks=printed.anneal.epochs)
+        polish = printed.polish
+        if isinstance(polish, SubtreePolish):
+            polish = replace(polish, anneal=anneal, levels=4)
+        return replace(printed, first=CartInit(), anneal=anneal, polish=polish)
+
     def for_problem(self, problem: TreeProblem) -> GET:
         """Fill in the options whose defaults depend on the problem.
 
@@ -254,7 +291,7 @@ class GET(Solver):
         filled = self.for_problem(problem)
         starts = max(1, (filled.n_kept if filled._races(problem) else filled.n_starts) or 0)
         reason = reason or SmoothTreeProblem.device_refusal(problem, self.device, starts, dtype=self.dtype)
-        for part in filled.portfolio or ():
+        for part in (*(filled.portfolio or ()), *(() if self.first is None else (self.first,))):
             reason = reason or part.refusal(problem)
         return reason
 
@@ -273,6 +310,11 @@ class GET(Solver):
         yield Step(constant, phase="constant")
         if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
             return
+        if start is None and self.first is not None:
+            tree, _objective, _end = yield from follow(
+                problem, self.first.steps(problem, None, rng.spawn(1)[0]), type(self.first).__name__
+            )
+            start = as_tree(tree)
         candidates = [] if start is None else [start]
         if self.n_starts:
             candidates += yield from self._anneals(problem, start, rng)

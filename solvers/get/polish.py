@@ -53,6 +53,7 @@ class SubtreePolish(Solver):
         factory=lambda: Anneal(epochs=150, scales=(5.0, 30.0), optimizer=Adam(0.02)), doc="Options of the anneals."
     )
     passes: int = option(1, "Passes over the tree.", least=1)
+    levels: int | None = option(None, "Levels from the root whose subtrees are annealed; None: all.", least=1)
     n_starts: int = option(
         1,
         """Anneals of each subtree, all from the current one; they differ where gate scales are drawn at random
@@ -79,7 +80,7 @@ class SubtreePolish(Solver):
         tree = self.anneal.fit_leaves(problem, start)
         yield Step(tree, phase="leaves")
         for _ in range(self.passes):
-            for depth in range(problem.depth):
+            for depth in range(min(problem.depth, self.levels or problem.depth)):
                 polished = yield from self._polish_level(problem, tree, depth, rng)
                 yield Step(polished, phase=f"level {depth}")
                 # the parts add up to the whole, except for other kinds of penalties

@@ -9,6 +9,7 @@ from sklearn.datasets import make_friedman1
 from opttree import L1, GETRegressor, SplitPrice, Tree, TreeProblem, datasets
 from opttree.problems import SmoothTreeProblem
 from solvers import GET, LBFGS, TAO, Adam, Anneal, CartInit, Chain, GreedyInit, RandomInit, SubtreePolish, solve
+from solvers.get.anneal import Annealing
 from tests.conftest import classification_problem, regression_problem
 from tests.statements import regression
 
@@ -181,3 +182,46 @@ def test_several_warm_starts_of_a_subtree_are_no_worse(friedman):
     start = solve(problem, printed, random_state=0).trace.rows[0].objective
     assert one <= start
     assert four <= start
+
+
+def test_the_authors_program_keeps_the_best_of_its_hard_trees_and_begins_with_cart():
+    program = GET.program(epochs=80)
+    assert (program.first, program.anneal.checks, program.polish.levels) == (CartInit(), 80, 4)
+    assert program.polish.anneal == program.anneal
+    assert program.anneal.scale_ranges == ((5.0, 25.0), (80.0, 120.0))
+    problem = regression_problem(300, depth=3, penalties=())
+    cart = solve(problem, CartInit(), random_state=0).objective
+    short = replace(GET.program(n_starts=1, epochs=40), polish=None)
+    result = solve(problem, short, random_state=0)
+    assert "CartInit" in {row.phase.split(":")[0] for row in result.trace}
+    assert result.objective <= cart
+    once = solve(problem, replace(short, anneal=replace(short.anneal, checks=1)), random_state=0)
+    assert result.objective <= once.objective
+    assert solve(problem, replace(short, first=None), random_state=0).objective < 1.0
+
+
+def test_the_best_hard_tree_of_a_descent_counts():
+    smooth = SmoothTreeProblem(regression_problem(300, depth=3, penalties=()))
+    start = smooth.random_theta(np.random.default_rng(0))
+    steep = Anneal(epochs=90, scales=(5.0, 300.0), optimizer=Adam(1.0), closed_leaves=False)
+
+    def reached(anneal):
+        run = Annealing(anneal, [smooth], [start], [np.random.default_rng(0)])
+        ((tree,),) = [trees for trees in run.descend() if trees]
+        return smooth.problem.objective(tree)
+
+    losses = {checks: reached(replace(steep, checks=checks)) for checks in (1, 9, 90)}
+    shorter = [reached(replace(steep, checks=1, epochs=90)) for _ in range(2)]
+    assert shorter == [losses[1]] * 2
+    assert losses[90] <= losses[9] <= losses[1]
+    assert losses[90] < losses[1]
+    with pytest.raises(ValueError, match="checks must be an integer >= 1; got 0"):
+        Anneal(checks=0)
+
+
+def test_a_polish_of_some_levels():
+    problem = regression_problem(300, depth=3, penalties=())
+    start = solve(problem, CartInit(), random_state=0).tree
+    result = solve(problem, SubtreePolish(anneal=SHORT, levels=1), start=start, random_state=0)
+    assert {row.phase for row in result.trace} >= {"level 0"}
+    assert "level 1" not in {row.phase for row in result.trace}
