@@ -166,6 +166,16 @@ def names() -> list[str]:
     return sorted({*_files(), *_BUILT_IN})
 
 
+def _images(name: str, path: Path) -> Dataset:
+    """Grey images and their labels: training images, then test images, a column for each pixel, from 0 to 1."""
+    with np.load(path) as data:
+        pixels = np.concatenate([data["train_images"], data["test_images"]])
+        labels = np.concatenate([data["train_labels"], data["test_labels"]])
+    table = pixels.reshape(len(pixels), -1).astype(np.float32) / np.float32(255.0)
+    frame = pd.DataFrame(table, columns=[f"pixel{j}" for j in range(table.shape[1])])
+    return Dataset(frame, pd.Series(labels, name="label"), "classification", name, str(path.name))
+
+
 @overload
 def load(name: str, as_arrays: Literal[False] = False) -> Dataset: ...
 @overload
@@ -176,7 +186,8 @@ def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float
     Parameters
     ----------
     name : str
-        One of `names`, or of a data set on OpenML.
+        One of `names`, of a file of images in OPTTREE_DATA (such as "mnist", of ``mnist.npz``), or of a data set on
+        OpenML.
     as_arrays : bool, default False
         Whether to return features and targets as float64 (`Dataset.as_arrays`) instead of a `Dataset`.
 
@@ -210,6 +221,8 @@ def load(name: str, as_arrays: bool = False) -> Dataset | tuple[NDArray[np.float
         data = _read(name, files[name])
     elif name in _BUILT_IN:
         data = _BUILT_IN[name]()
+    elif (folder := _folder()) is not None and (images := folder / f"{name}.npz").is_file():
+        data = _images(name, images)
     else:
         data = _from_openml(name)
     return data.as_arrays() if as_arrays else data

@@ -112,3 +112,16 @@ def test_real_sets_have_the_sizes_of_their_manifest():
     assert datasets.load("computer_hardware", as_arrays=True)[0].shape == (209, 37)
     assert datasets.load("wine_red").task == "regression"
     assert datasets.load("sarcos_test", as_arrays=True)[1].shape == (4449, 7)
+
+
+def test_a_file_of_images_is_a_table_of_pixels(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    parts = {"train": 6, "test": 3}
+    arrays = {f"{part}_images": rng.integers(0, 256, (n, 4, 4), dtype=np.uint8) for part, n in parts.items()}
+    arrays |= {f"{part}_labels": rng.integers(0, 3, n, dtype=np.uint8) for part, n in parts.items()}
+    np.savez(tmp_path / "small.npz", **arrays)
+    monkeypatch.setenv("OPTTREE_DATA", str(tmp_path))
+    data = datasets.load("small")
+    assert (data.X.shape, data.task) == ((9, 16), "classification")
+    np.testing.assert_allclose(data.X.iloc[7], arrays["test_images"][1].ravel() / 255.0, rtol=1e-6)
+    assert data.y.tolist() == [*arrays["train_labels"], *arrays["test_labels"]]
