@@ -180,7 +180,10 @@ def _ruled(lines: pd.DataFrame) -> list[str]:
         rows = lines[lines["role"].isin(roles)].drop_duplicates("dataset")
         by[f"{role}, ours"] = rows.set_index("dataset")["ours"]
     table = pd.DataFrame({name: column for name, column in by.items() if column.notna().any()}).dropna()
-    return [f" [{np.exp(np.log(table[name]).mean()):.3f}]" if name in table and len(table) else "" for name in by]
+    return [
+        f" [{np.exp(np.log(table[name].clip(lower=1e-12)).mean()):.3f}]" if name in table and len(table) else ""
+        for name in by
+    ]
 
 
 def _short(rows: pd.DataFrame, metric: str, *, lower: bool) -> str:

@@ -27,7 +27,7 @@ def relative(lines: pd.DataFrame, ruler: str) -> pd.DataFrame:
     for of in ("ours", "paper"):
         at = pd.Series([unit[of].get(tuple(key), np.nan) for key in errors[KEYS].to_numpy()], errors.index)
         wide = [everywhere[of].get(tuple(key), np.nan) for key in errors[["metric", "dataset"]].to_numpy()]
-        found[of] = errors[of] / at.fillna(pd.Series(wide, errors.index))
+        found[of] = errors[of] / at.fillna(pd.Series(wide, errors.index)).where(lambda unit: unit > 0.0)
     return found
 
 

@@ -80,6 +80,8 @@ def _solve(args: argparse.Namespace) -> int:
 
     if args.solver is not None and (args.method is not None or any(getattr(args, name) for name in OF_METHODS)):
         raise ValueError("--solver has its options in its own text; it does not go with --method and its options")
+    if args.solver is not None and not args.write and (args.formulation or args.n_thresholds != "all"):
+        raise ValueError("--solver goes with --formulation and --n-thresholds only where --write writes the program")
     if args.method == "local" and args.max_features is not None:
         raise ValueError(f"--max-features is for --method mip; got {args.max_features} for local")
     of_mip = [option for option in OF_MIP if getattr(args, option) not in (None, "all", False)]
@@ -107,6 +109,11 @@ def _solve(args: argparse.Namespace) -> int:
         seed=args.seed,
         **limits,
     )
+    formulation: Any = args.formulation or "hyperflow"
+    for other in ("flow", "big-m") if args.formulation is None else ():  # where the usual one does not take it
+        if mip.refusal(problem) is not None:
+            formulation = other
+            mip = replace(mip, formulation=formulation)
     every: Any = "auto" if whole == "all" else whole
     local = solvers.LocalSearch(n_thresholds=every, max_splits=args.max_splits)
     bnb = solvers.BranchAndBound(gap=args.gap or 0.0, max_splits=args.max_splits)
@@ -121,7 +128,7 @@ def _solve(args: argparse.Namespace) -> int:
     if args.write:
         program = MIPTreeProblem(
             problem,
-            formulation=args.formulation or "hyperflow",
+            formulation=formulation,
             max_features=args.max_features,
             objective=args.objective,
             **limits,
@@ -135,7 +142,7 @@ def _solve(args: argparse.Namespace) -> int:
     tree = raw_tree(scaling, as_tree(result.tree), problem, X)
     print(
         f"{name}: n = {X.shape[0]}, p = {X.shape[1]}; depth {args.depth}, {args.splits} splits, "
-        f"{args.leaves} leaves, {problem.loss} loss of the standardised problem"
+        f"{args.leaves} leaves, {problem.loss} loss of the problem in its units"
     )
     proof = "bound none, gap none"
     if result.gap is not None:

@@ -32,15 +32,16 @@ class Stated(NamedTuple):
     scaling: Any
 
 
-def add_options(parser: argparse.ArgumentParser, data: str = "DATA") -> None:
-    """Add the options, and the table's."""
-    parser.add_argument("data", metavar=data, help="a CSV or Parquet file, or a name that `opttree datasets` lists")
+def add_options(parser: argparse.ArgumentParser, *, as_tree: bool = False) -> None:
+    """Add the options, and the table's; ``as_tree``: splits and leaves are by default those of a tree."""
+    usual = {} if as_tree else {"splits": "axis", "leaves": "constant"}
+    parser.add_argument("data", metavar="DATA", help="a CSV or Parquet file, or a name that `opttree datasets` lists")
     parser.add_argument("--target", metavar="COLUMN", help="column to predict; needed for a file")
     add_reading(parser)
     group = parser.add_argument_group("the problem")
     group.add_argument("--task", choices=("regression", "classification"), help="default: by the target's type")
-    group.add_argument("--splits", choices=("axis", "oblique"), default="axis")
-    group.add_argument("--leaves", choices=("constant", "linear"), default="constant")
+    group.add_argument("--splits", choices=("axis", "oblique"), default=usual.get("splits"))
+    group.add_argument("--leaves", choices=("constant", "linear"), default=usual.get("leaves"))
     group.add_argument("--loss", choices=LOSSES, help="default: squared for numbers, zero_one for labels")
     group.add_argument(
         "--quantile", type=float, default=0.5, metavar="Q", help="of --loss quantile; default %(default)s"
@@ -58,8 +59,10 @@ def add_options(parser: argparse.ArgumentParser, data: str = "DATA") -> None:
     )
 
 
-def stated(args: argparse.Namespace, depth: int, encoding: Any = None, extra: Any = ()) -> Stated:
-    """The problem of the options and further side constraints ``extra``; columns are encoded as ``encoding`` says."""
+def stated(args: argparse.Namespace, depth: int, encoding: Any = None, extra: Any = (), columns: Any = None) -> Stated:
+    """The problem of the options and further side constraints ``extra``; columns are encoded as ``encoding`` says, or
+    are the ``columns`` of numbers that a model knows.
+    """
     import numpy as np
 
     from opttree.statement import SplitPrice
@@ -76,12 +79,14 @@ def stated(args: argparse.Namespace, depth: int, encoding: Any = None, extra: An
     y = np.asarray(data.y) if (args.task or data.task) == "classification" else data.as_arrays()[1]
     if encoding is not None:
         X = encoding.transform(X)
+    elif columns is not None:
+        X = _of_numbers(X, list(columns))
     elif needs_encoding(X, "from_dtype"):
         encoder = TableEncoder(ordered=args.splits == "axis" and args.leaves == "constant")
         X = encoder.fit_transform(X, y)
-    X = np.ascontiguousarray(X, np.float64)
     known = getattr(encoder, "encoding_", encoder)
-    names = list(map(str, data.X.columns)) if known is None else list(known.names)
+    names = list(map(str, X.columns)) if known is None else list(known.names)
+    X = np.ascontiguousarray(X, np.float64)
     model = _estimator(args, args.task or data.task, depth)
     problem, scaling = model.state(X, y)
     if args.loss in OWN_UNITS:
@@ -91,6 +96,19 @@ def stated(args: argparse.Namespace, depth: int, encoding: Any = None, extra: An
     own = [constraint(text, names, data.X) for text in args.constraint or ()]
     problem = problem.restated(constraints=(*(one(names) for one in extra), *own))
     return Stated(data, encoder, X, names, y, problem, scaling)
+
+
+def _of_numbers(table: Any, columns: list[str]) -> Any:
+    """The columns of a table that a model of numbers was trained on."""
+    table = table.rename(columns=str)
+    for name in columns:
+        if name not in table.columns:
+            raise ValueError(f"DATA must have the model's columns, {', '.join(columns[:8])}; got none called {name!r}")
+        if table[name].dtype.kind not in "iufb":
+            raise ValueError(f"column {name!r} must hold numbers, as the tree was trained on")
+        if table[name].isna().any():
+            raise ValueError(f"column {name!r} must have no blanks, on which the tree was not trained")
+    return table[columns]
 
 
 def _estimator(args: argparse.Namespace, task: str, depth: int) -> Any:
@@ -140,7 +158,8 @@ def _made(kind: Any, names: list[str], table: Any, *values: Any, **options: Any)
     if isinstance(feature := given.get("feature"), str):
         given["feature"] = column(feature, names)
     if isinstance(group := given.get("group"), str):
-        given["group"] = np.asarray(table.iloc[:, column(group, list(map(str, table.columns)))])
+        of_rows = table.iloc[:, column(group, list(map(str, table.columns)))]
+        given["group"] = np.asarray(of_rows if of_rows.dtype.kind in "iufb" else of_rows.astype(str))
     if isinstance(costs := given.get("costs"), dict):
         given["costs"] = np.zeros(len(names))
         for name, cost in costs.items():

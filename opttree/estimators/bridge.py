@@ -43,7 +43,7 @@ def solver_of(text: str) -> Any:
     check_own()
     from solvers.races.entries import solver
 
-    return solver(text)
+    return solver(text, "--solver")
 
 
 def race(

@@ -165,6 +165,8 @@ def check_penalties(options: Any) -> None:
         if (unit := getattr(options, "y_unit", None)) is not None:
             raise ValueError(f"y_unit must be None without preset='paper'; got {unit!r}")
         return
+    if getattr(options, "y_unit", None) is not None and options.loss != "squared":
+        raise ValueError(f"y_unit must be None for a loss other than 'squared'; got loss={options.loss!r}")
     for name, default in ((f.name, f.default) for f in options.__dataclass_fields__.values()):
         if name in ("split_penalty", "leaf_penalty", "l1_ratio") and getattr(options, name) != default:
             raise ValueError(

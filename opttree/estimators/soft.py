@@ -84,7 +84,7 @@ class _SoftTree(TreeEstimator):
         are, to the letter of eq. (7), ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which underfit; "paper, sum":
         the same lambdas beside the sum over the rows, and for gates without the factor 1/p, which comes nearer to the
         paper's numbers, see `solvers.NODEC.paper`. Under ``preset="paper"`` features are scaled to [0, 1] in any
-        case, and "auto" is "paper, sum" for SRT, and none for ORRT.""",
+        case, and "auto" is "paper, sum" for SRT ("paper" by its letter, see ``reading``), and none for ORRT.""",
         test=lambda l2: is_l2(l2),
         words="'auto', 'paper', 'paper, sum', a number >= 0 or a pair of them",
     )
@@ -121,6 +121,11 @@ class _SoftTree(TreeEstimator):
         """
         X = self._validated(X)
         return self.tree_.leaf_proba(X)
+
+
+def _check(options: Estimator) -> None:
+    if options.reading != "closest" and not is_printed(options):
+        raise ValueError(f"reading must be left at its default without preset='paper'; got {options.reading!r}")
 
 
 def _srt_solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:
@@ -163,6 +168,7 @@ SRT = Recipe(
     solve=solve_lowest("smooth", "smooth_objective_"),  # as the paper does, not the lowest hard one
     merit="smooth_objective_",
     parts="soft",
+    check=_check,
 )
 
 

@@ -57,7 +57,7 @@ def in_step(rows: Any, reader: Reader, runs: Sequence[Asked]) -> list[Any]:
     rows : opttree.Rows
         The table.
     reader : callable
-        See `PassesOverParts`.
+        From a part to its rows in the units of the statement, with weights whose sum over all parts is one.
     runs : sequence of generators
         They yield a function of the rows of a part, the number of its first row and what else it is told; and that.
 

@@ -26,7 +26,7 @@ def _callable() -> dict[str, Any]:
     }
 
 
-def solver(text: str) -> solvers.Solver:
+def solver(text: str, option: str = "use") -> solvers.Solver:
     """The solver that a text such as ``"Chain(TAO(), LocalSearch(n_starts=5))"`` states: calls of the solvers in
     `solvers`, such as ``external.STreeD()`` of its module of other libraries, of their presets, such as
     ``GET.paper()``, and of what they take as options, with constants and further such calls as arguments, and nothing
@@ -35,7 +35,7 @@ def solver(text: str) -> solvers.Solver:
     try:
         found = built(text, _callable())
     except ValueError as error:
-        raise ValueError(f"use must state a solver; got {text[:200]!r} ({error})") from error
+        raise ValueError(f"{option} must state a solver; got {text[:200]!r} ({error})") from error
     if not isinstance(found, solvers.Solver):
-        raise ValueError(f"use must state a solver; got {text!r}")
+        raise ValueError(f"{option} must state a solver; got {text!r}")
     return found

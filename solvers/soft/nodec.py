@@ -113,7 +113,8 @@ class NODEC(Solver):
     branch_objective: Literal["mean", "sum"] = option(
         "mean",
         """What a BN step minimises, and of what lines 15 and 16 take the gradient: the mean loss over the rows of the
-        problem, or the sum, N times that. SLSQP's first move is as long as the gradient: the two take other paths.""",
+        problem, or the sum, N times that. SLSQP's first move is as long as the gradient: the two take other paths.
+        L-BFGS, whose path is the same, minimises the mean.""",
     )
     imbalance: tuple[float, float, float] = option(
         (0.1, 0.1, 0.4),

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from opttree import MIPTreeProblem, ORTRegressor, datasets, io, load
+from opttree import MIPTreeProblem, ORTRegressor, TAORegressor, datasets, io, load, save
 from opttree.cli.main import main
 
 
@@ -99,7 +99,10 @@ def test_solve_takes_labels_names_and_limits(csv, capsys, tmp_path):
     ("options", "message"),
     [
         (["--depth", "0"], "max_depth must be an integer >= 1"),
-        (["--splits", "oblique"], "oblique splits of 4 features have too many sides to list"),
+        (
+            ["--splits", "oblique", "--formulation", "hyperflow"],
+            "oblique splits of 4 features have too many sides to list",
+        ),
         (["--n-thresholds", "0"], "n_thresholds must be an integer >= 1 or 'all'; got 0"),
         (["--n-thresholds", "some"], "n_thresholds must be an integer >= 1 or 'all'; got 'some'"),
         (["--leaves", "linear"], "--leaves must be constant for classification"),
@@ -166,7 +169,7 @@ def test_any_solver_loss_and_side_constraint(tmp_path, csv, capsys):
     assert main([*command, "--solver", "TAO(max_iter=2)", "--gap", "0.1"]) == 2
     assert "--solver has its options in its own text" in capsys.readouterr().err
     assert main([*command, "--solver", "print(1)"]) == 2
-    assert "use must state a solver" in capsys.readouterr().err
+    assert "--solver must state a solver" in capsys.readouterr().err
     for text, words in (
         ("Foo(1)", "--constraint must state a side constraint; got 'Foo(1)'"),
         ("ForbidSplit('nothing')", "a column must be one of u, v, w; got 'nothing'"),
@@ -199,7 +202,59 @@ def test_certify_says_how_far_a_saved_tree_is_from_the_best(tmp_path, csv, capsy
     assert main(["certify", str(saved), *table, "--depth", "1"]) == 2
     assert "--depth must be at least that of the tree, 2; got 1" in capsys.readouterr().err
     assert main(["certify", str(saved), "diabetes"]) == 2
-    assert "must have the model's columns, u, v, w, in this order" in capsys.readouterr().err
+    assert "DATA must have the model's columns, u, v, w; got none called 'u'" in capsys.readouterr().err
+    shuffled = tmp_path / "shuffled.csv"
+    pd.read_csv(csv / "number.csv").assign(more=1.5)[["w", "y", "more", "u", "v"]].to_csv(shuffled, index=False)
+    assert main(["certify", str(saved), str(shuffled), "--target", "y", "--out", str(told)]) == 0
+    assert json.loads(told.read_text())["bound"] == pytest.approx(free["bound"])
+    blank = pd.read_csv(csv / "number.csv")
+    blank.loc[3, "v"] = np.nan
+    blank.to_csv(shuffled, index=False)
+    assert main(["certify", str(saved), str(shuffled), "--target", "y"]) == 2
+    assert "column 'v' must have no blanks" in capsys.readouterr().err
+    assert main(["certify", str(saved), str(csv / "label.csv"), "--target", "label"]) == 2
+    assert "DATA must have a target as the tree's" in capsys.readouterr().err
+
+
+def test_certify_says_that_its_rivals_keep_the_order_of_levels(tmp_path, capsys):
+    kind = np.tile(["red", "green", "blue", "grey"], 30)
+    frame = pd.DataFrame({"kind": kind, "x": np.random.default_rng(1).normal(size=120).round(1)})
+    frame.assign(y=(kind == "red") * 2.0).to_csv(tmp_path / "one.csv", index=False)
+    worth = {"red": 1.3, "grey": 1.0, "green": 0.0, "blue": 0.1}
+    frame.assign(y=[worth[name] for name in kind]).to_csv(tmp_path / "other.csv", index=False)
+    saved, out = str(tmp_path / "tree.json"), ["--out", str(tmp_path / "out")]
+    assert main(["solve", str(tmp_path / "one.csv"), "--target", "y", "--depth", "1", "--save", saved, *out]) == 0
+    capsys.readouterr()
+    assert main(["certify", saved, str(tmp_path / "other.csv"), "--target", "y", "--refit"]) == 0
+    said = capsys.readouterr().out
+    assert "Of trees that keep the model's order of the levels of kind: Proved optimal among such trees." in said
+    assert main(["solve", str(tmp_path / "other.csv"), "--target", "y", "--depth", "1", *out]) == 0
+    best = float(capsys.readouterr().out.split("incumbent ")[1].split(",")[0])
+    assert best < 0.2 * float(said.split("bound ")[1].split(",")[0])
+
+
+def test_certify_takes_splits_and_leaves_from_the_tree(tmp_path, capsys):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(24, 2)), columns=["u", "v"])
+    step = np.where(frame.u + frame.v > 0, 1.0, 0.0)
+    frame.assign(y=step).to_csv(tmp_path / "step.csv", index=False)
+    frame.assign(y=np.where(frame.u > 0.0, frame.v, -frame.v)).to_csv(tmp_path / "bent.csv", index=False)
+    table, saved = str(tmp_path / "step.csv"), str(tmp_path / "tree.json")
+    save(TAORegressor(1, floor=False, random_state=0).fit(frame, step), saved)
+    assert main(["certify", saved, table, "--target", "y", "--time-limit", "5"]) == 0
+    assert "oblique splits, constant leaves" in capsys.readouterr().out
+    linear = ORTRegressor(1, leaves="linear").fit(frame, np.where(frame.u > 0.0, frame.v, -frame.v))
+    save(linear, saved)
+    assert main(["certify", saved, str(tmp_path / "bent.csv"), "--target", "y", "--time-limit", "5"]) == 0
+    assert "axis splits, linear leaves" in capsys.readouterr().out
+
+
+def test_formulations_are_chosen_by_the_side_constraints(tmp_path, csv, capsys):
+    command = ["solve", str(csv / "number.csv"), "--target", "y", "--depth", "1", "--out", str(tmp_path / "out")]
+    assert main([*command, "--constraint", "Monotone('u')", "--n-thresholds", "3", "--time-limit", "20"]) == 0
+    assert "incumbent" in capsys.readouterr().out
+    assert main([*command, "--solver", "TAO()", "--formulation", "flow"]) == 2
+    assert "--solver goes with --formulation" in capsys.readouterr().err
+    assert main(["certify", "nothing.json", "diabetes"]) == 2
 
 
 def test_certify_reads_text_as_the_tree_does(tmp_path, capsys):
@@ -211,4 +266,4 @@ def test_certify_reads_text_as_the_tree_does(tmp_path, capsys):
     assert main(["solve", *table, "--depth", "2", "--save", saved, "--out", str(tmp_path / "out")]) == 0
     capsys.readouterr()
     assert main(["certify", saved, *table]) == 0
-    assert "roved optimal" in capsys.readouterr().out
+    assert "Proved optimal among such trees" in capsys.readouterr().out

@@ -180,6 +180,13 @@ def test_alpha_stands_beside_y_in_its_unit(name, friedman):
         getattr(opttree, name)(y_unit=1.0).fit(X, y)
 
 
+def test_readings_and_units_need_the_preset_and_squared_loss(friedman):
+    with pytest.raises(ValueError, match="reading must be left at its default without preset='paper'; got 'letter'"):
+        opttree.SRTRegressor(1, reading="letter").fit(*friedman)
+    with pytest.raises(ValueError, match="y_unit must be None for a loss other than 'squared'; got loss='huber'"):
+        opttree.TAORegressor(1, preset="paper", loss="huber", y_unit=1.0).fit(*friedman)
+
+
 def test_a_forest_starts_from_random_thresholds(friedman):
     X, y = friedman
     options = {"n_estimators": 3, "max_depth": 2, "kind": "oblique", "max_iter": 0, "random_state": 0}

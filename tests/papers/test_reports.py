@@ -256,7 +256,7 @@ def test_the_index_says_what_was_run_and_where_we_fall_short(fits, tmp_path):
     assert "(get_table8_full/report.md)" in text
     assert "\n| get_table8 |" not in text
     assert "| GET | Table 7 | get_table7 | run, 18 of 24 runs | 0.00 | [full](get_table7_full/report.md) |" in text
-    assert "| TAO | Table 3 |  | experiments/benchmarks/digits.py" in text
+    assert "| TAO | Table 3 |  | no protocol: experiments/benchmarks/digits.py" in text
     assert "| SRT | Table 2 | srt_table2 | not run |" in text
     line = next(line for line in text.splitlines() if line.startswith("| get_table7 | test_r2 |"))
     assert line.split("|")[5:8] == [" 3 of 16 ", " 0.695 [1.059] ", "  "]
