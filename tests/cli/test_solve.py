@@ -240,7 +240,7 @@ def test_certify_takes_splits_and_leaves_from_the_tree(tmp_path, capsys):
     frame.assign(y=np.where(frame.u > 0.0, frame.v, -frame.v)).to_csv(tmp_path / "bent.csv", index=False)
     table, saved = str(tmp_path / "step.csv"), str(tmp_path / "tree.json")
     save(TAORegressor(1, floor=False, random_state=0).fit(frame, step), saved)
-    assert main(["certify", saved, table, "--target", "y", "--time-limit", "5"]) == 0
+    assert main(["certify", saved, table, "--target", "y", "--task", "regression", "--time-limit", "5"]) == 0
     assert "oblique splits, constant leaves" in capsys.readouterr().out
     linear = ORTRegressor(1, leaves="linear").fit(frame, np.where(frame.u > 0.0, frame.v, -frame.v))
     save(linear, saved)
