@@ -25,6 +25,7 @@ __all__ = ["LeafSums", "PassesOverParts"]
 Floats = NDArray[np.float64]
 LARGEST = 1e50  # weight of a split: of rows that a plane separates, Newton's steps have no end
 TIED = 1e-12  # of the weights of a node: cuts whose costs differ by less cost the same
+DECIMALS = 12  # of the shares of classes in a leaf
 BINS = 1024  # along each hyperplane, twice: the second time in the bin of the best cut
 
 
@@ -203,6 +204,8 @@ class PassesOverParts:
             return (yield from self.fitted(tree.keep(kept)))
         mass = np.where(sums.mass > 0.0, sums.mass, 1.0)
         own = np.where(sums.mass[:, None] > 0.0, sums.sums / mass[:, None], tree.leaf_arrays[0])
+        if problem.is_classification:  # shares that differ by the order of their sums alone are equal
+            own = own.round(DECIMALS)
         if problem.leaves != "linear":
             return replace_leaves(tree, own, None, None, None, problem), sums
         p, l1, l2 = problem.n_features, problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
@@ -226,9 +229,9 @@ class PassesOverParts:
         A, b = tree.A[nodes].copy(), tree.b[nodes].copy()
         if problem.splits == "axis":
             before, weights, counts = yield _features, asked
-            old, right, weight = before.T
+            old, _right, weight = before.T
             cuts = [
-                _best_cuts(weights[:, j, : len(ends) + 1], counts[:, j, : len(ends) + 1], right, problem.min_leaf)
+                _best_cuts(weights[:, j, : len(ends) + 1], counts[:, j, : len(ends) + 1], before, problem.min_leaf)
                 for j, ends in enumerate(self.edges)
             ]
             costs = np.array([cost for _cut, cost in cuts])
@@ -245,14 +248,13 @@ class PassesOverParts:
             step = (2.0 * np.arange(1, BINS) + 0.618) / BINS - 1.0  # an irrational way off the values of grids
             ends = centre[:, None] + reach[:, None] * (step / (1.0 - np.abs(step)))
             before, weights, counts = yield _directions, asked._replace(A=A, b=centre, edges=ends)
-            right = before[:, 1]
-            cut, _cost = _best_cuts(weights, counts, right, problem.min_leaf)
+            cut, _cost = _best_cuts(weights, counts, before, problem.min_leaf)
             lower, upper = np.transpose([_around(ends[s], k) for s, k in enumerate(cut)])
         fine = lower[:, None] + (upper - lower)[:, None] * (np.arange(BINS - 1) / (BINS - 2))
         before, weights, counts = yield _directions, asked._replace(A=A, b=centre, edges=fine)
         if self.split_lasso and problem.splits == "oblique":
             l1, l2 = self.split_lasso * before[:, 2], 0.0
-        cut, cost = _best_cuts(weights, counts, right, problem.min_leaf)
+        cut, cost = _best_cuts(weights, counts, before, problem.min_leaf)
         b = fine[np.arange(len(nodes)), cut]
         pays = cost + l1 * np.abs(A).sum(axis=1) + l2 * np.square(A).sum(axis=1)
         was = old + l1 * np.abs(tree.A[nodes]).sum(axis=1) + l2 * np.square(tree.A[nodes]).sum(axis=1)
@@ -307,16 +309,17 @@ def _around(ends: Floats, cut: int) -> tuple[float, float]:
 
 
 def _best_cuts(
-    weights: Floats, counts: NDArray[np.int64], right: Floats, least: int
+    weights: Floats, counts: NDArray[np.int64], before: Floats, least: int
 ) -> tuple[NDArray[np.intp], Floats]:
-    """Of each node, the bin after which to cut, and what it costs: in the middle of cuts that cost the same. ``right``
-    is the cost of all rows on the right.
+    """Of each node, the bin after which to cut, and what it costs: in the middle of cuts that cost the same. ``before``
+    holds what `_level` returns of the nodes: the cost of all rows on the right, and their weight.
     """
+    _old, right, mass = before.T
     cost = right[:, None] + np.cumsum(weights, axis=1)[:, :-1]
     below = np.cumsum(counts, axis=1)[:, :-1]
     total = counts.sum(axis=1)[:, None]
     cost = np.where((below >= least) & (total - below >= least), cost, np.inf)
-    tied = cost.min(axis=1) + TIED * np.abs(weights).sum(axis=1)
+    tied = cost.min(axis=1) + TIED * mass
     first = np.argmax(cost <= tied[:, None], axis=1)
     lowest = np.take_along_axis(cost, first[:, None], axis=1)[:, 0]
     best = first.copy()

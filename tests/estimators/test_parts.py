@@ -287,6 +287,21 @@ def test_the_objective_of_an_ensemble_is_that_of_all_rows(kind):
     assert 0.5 < _scale * np.var(y) < 2.0  # outcomes are standardised as in the sample
 
 
+def test_ties_of_classes_do_not_depend_on_parts():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(8000, 6))
+    label = (np.argsort(np.argsort(Z[:, 0] + 0.2 * Z[:, 1])) // 160).astype(int)  # fifty classes
+    trees = [
+        opttree.TAOClassifier(9, splits="axis", random_state=0)
+        .fit_chunks(opttree.Rows((Z, label), rows=rows), sample_rows=1500, epochs=1)
+        .tree_
+        for rows in (8000, 700, 130)
+    ]
+    for tree in trees[1:]:
+        np.testing.assert_array_equal(tree.b, trees[0].b)
+        np.testing.assert_array_equal(tree.A, trees[0].A)
+
+
 def test_thresholds_of_features_of_two_values_are_their_own():
     rng = np.random.default_rng(1)
     Z = rng.normal(size=(6000, 3))

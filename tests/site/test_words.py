@@ -194,12 +194,34 @@ def test_which_method_quotes_the_races():
 
 
 def test_pages_of_methods_quote_their_reports():
-    readings = numbers("srt_readings_evening").query("metric == 'test_r2' and dataset == 'mean'").set_index("method")
+    lines = numbers("srt_readings_evening").query("metric == 'test_r2' and dataset not in ('mean', 'puma32H')")
+    readings = lines[lines["depth"].isna() | (lines["depth"] == 3)].groupby("method")[["ours"]].mean()
+    printed = pd.read_csv(ROOT / "experiments/published/srt_table2.csv").query(
+        "method == 'ORRT' and metric == 'test_r2'"
+    )
+    readings.loc["ORRT", "paper"] = printed[printed["dataset"].isin(lines["dataset"])]["value"].mean()
     text = page("docs/methods/srt.md")
     assert f"is {readings.loc['ORRT', 'paper']:.3f}".replace("0.", ".") in text
     few = [readings.loc[name, "ours"] for name in ("ORRT, 10 iterations", "ORRT, 30 iterations", "ORRT")]
     assert "gives {:.3f} and {:.3f} there, after 100 {:.3f}".format(*few).replace(" 0.", " .") in text
     assert f"linear regression alone gives {readings.loc['linear regression', 'ours']:.3f}".replace("0.", ".") in text
+    at_two = numbers("srt_readings_evening").query("metric == 'test_r2' and dataset == 'mean' and depth == 2")
+    at_two = at_two.set_index("method")["ours"]
+    named = ("SRT, 3 iterations", "SRT", "SRT, 10 iterations", "SRT, 20 iterations", "SRT, mean")
+    three, five, *others = (f"{at_two[name]:.2f}".lstrip("0") for name in named)
+    assert three == five
+    told = "has a mean R2 of {} after three and five iterations of the sum, {} after ten, {} after twenty, and {} where"
+    assert told.format(three, *others) in text
+    for protocol, depth in (("srt_tableC4", 2), ("srt_table2", 3)):
+        own = numbers(f"{protocol}_evening").query(
+            "metric == 'test_r2' and dataset not in ('mean', 'airfoil', 'computer_hardware')"
+        )
+        for method in ("SRT", "SRT-l2"):
+            printed = own[own["published"] == method].drop_duplicates("dataset")["paper"].mean()
+            means = own.groupby("method")["ours"].mean()
+            cells = [printed, *(means[name] for name in (method, f"{method}, to the letter", f"{method}, default"))]
+            line = " | ".join(f"{cell:.3f}".lstrip("0") for cell in cells)
+            assert f"| {method}, depth {depth} | {line} |" in text
     text, told = page("docs/methods/gradtree.md"), []
     for table in (1, 2):
         means = numbers(f"gradtree_table{table}_evening").query("dataset == 'mean'")
