@@ -43,6 +43,10 @@ def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None)
     return replace(get, polish=get.usual_polish(problem) if polished else None)
 
 
+def _check(options: Estimator) -> None:
+    groups.check_reading(options, "print")
+
+
 def _needs_one_start(options: Estimator, problem: TreeProblem) -> bool:
     """Whether one start without a polish does at least as well on held-out rows (protocol ``ablation_get``)."""
     deep = problem.leaves == "constant" and problem.depth >= LEAN_DEPTH
@@ -120,6 +124,7 @@ RECIPE = Recipe(
     shrink=Shrink(_shrinks, lambda options, problem: quick_trial(problem, _solver(options, problem, None))),
     stream=GETStream,
     parts="smooth",
+    check=_check,
 )
 
 

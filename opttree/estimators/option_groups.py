@@ -175,6 +175,12 @@ def check_penalties(options: Any) -> None:
             )
 
 
+def check_reading(options: Any, usual: str) -> None:
+    """ValueError for another ``reading`` of a paper than the usual one without its preset."""
+    if options.reading != usual and options.preset != "paper":
+        raise ValueError(f"reading must be left at its default without preset='paper'; got {options.reading!r}")
+
+
 def is_cv(cv: Any) -> bool:
     """Whether ``cv`` is a number of folds, a share of the rows, or a splitter or splits."""
     fraction = isinstance(cv, (float, np.floating)) and 0.0 < cv < 1.0

@@ -124,8 +124,7 @@ class _SoftTree(TreeEstimator):
 
 
 def _check(options: Estimator) -> None:
-    if options.reading != "closest" and not is_printed(options):
-        raise ValueError(f"reading must be left at its default without preset='paper'; got {options.reading!r}")
+    groups.check_reading(options, "closest")
 
 
 def _srt_solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None) -> Any:

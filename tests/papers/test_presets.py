@@ -183,6 +183,10 @@ def test_alpha_stands_beside_y_in_its_unit(name, friedman):
 def test_readings_and_units_need_the_preset_and_squared_loss(friedman):
     with pytest.raises(ValueError, match="reading must be left at its default without preset='paper'; got 'letter'"):
         opttree.SRTRegressor(1, reading="letter").fit(*friedman)
+    with pytest.raises(ValueError, match="reading must be left at its default without preset='paper'; got 'program'"):
+        opttree.GETRegressor(1, reading="program").fit(*friedman)
+    get = solver_of(opttree.GETRegressor(preset="paper", reading="program"), regression(friedman, depth=2))
+    assert get == GET.program()
     with pytest.raises(ValueError, match="y_unit must be None for a loss other than 'squared'; got loss='huber'"):
         opttree.TAORegressor(1, preset="paper", loss="huber", y_unit=1.0).fit(*friedman)
 
