@@ -55,11 +55,6 @@ class GrowthOptions(Checked):
         least=0,
     )
     newton_steps: int = option(2, "Newton steps per node and pass.", least=1)
-    start_threshold: Literal["median", "gaussian"] = option(
-        "median",
-        """Threshold of each random hyperplane of the start, which the paper does not specify: the median of its rows
-        along it, or drawn from (0, 1) with its weights. For oblique trees.""",
-    )
     ridge: float = option(
         10.0,
         """Shrinkage of leaves during the passes, in rows; larger if there are fewer rows than parameters. 0: each is
@@ -81,6 +76,11 @@ class GrowthOptions(Checked):
     )
 
     _: KW_ONLY
+    start_threshold: Literal["median", "gaussian"] = option(
+        "median",
+        """Threshold of each random hyperplane of the start, which the paper does not specify: the median of its rows
+        along it, or drawn from (0, 1) with its weights. For oblique trees.""",
+    )
     split_lasso: float | None = option(
         None,
         """The l1 penalty on the weights of each split in its logistic regression, whose weights sum to one: unlike the

@@ -104,6 +104,7 @@ class ForestOverParts:
         trees, classes = list(trees), trees[0].classes
         if passes and self.kind in ("oblique", "axis") and seconds_left() > 0.0:
             trees = self._passes(trees, passes)
+        self.rows.watch = None  # Ctrl-C does not end the rounds by which these trees are told
         runs = [self._leaves(with_fields(tree, classes=classes), number) for number, tree in enumerate(trees)]
         trees = self._in_groups(trees, runs)
         return trees, in_step(self.rows, self.reader, [self._error(trees)])[0]
@@ -124,7 +125,7 @@ class ForestOverParts:
                 new = self._in_groups(trees, runs)
                 found = [a if a[1] < b[1] else b for a, b in zip(new, found, strict=True)]
         except KeyboardInterrupt:  # the trees that there are get their leaves
-            self.rows.watch = None
+            pass
         return [tree for tree, _objective in found] or trees
 
     def _in_groups(self, trees: Sequence[Tree], runs: Sequence[Asked]) -> list[Any]:

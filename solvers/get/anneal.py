@@ -68,12 +68,6 @@ class Anneal(Checked):
         test=lambda ranges: ranges is None or (len(ranges) > 0 and all(map(increasing, ranges))),
         words=f"None, or intervals that are {SCALES}",
     )
-    checks: int = option(
-        1,
-        """Hard trees that are made in each descent, at equal distances: the one of the lowest loss counts, and the next
-        descent begins from it. 1: the last, as printed.""",
-        least=1,
-    )
     optimizer: FirstOrder = option(
         factory=lambda: Adam(learning_rate=0.05),
         doc="`Adam`, `QHAdam` or `LBFGS`.",
@@ -95,6 +89,12 @@ class Anneal(Checked):
     )
     clip: bool = option(
         True, """Clip linear leaves to the intersection of the ranges of y and of the fitted values on their rows."""
+    )
+    checks: int = option(
+        1,
+        """Hard trees that are made in each descent, at equal distances: the one of the lowest loss counts, and the next
+        descent begins from it. 1: the last, as printed.""",
+        least=1,
     )
 
     def hard(self, smooth: SmoothTreeProblem, theta: Floats) -> tuple[Floats, Tree]:

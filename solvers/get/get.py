@@ -78,9 +78,6 @@ class GET(Solver):
     n_starts: int | None = option(
         None, "Random starts; None: 4 up to depth 4, 2 up to depth 9, else 1; none for linear leaves.", least=0
     )
-    first: Initial | None = option(
-        None, "Initial tree in place of the first random start, where `solve` is given no tree; it is a candidate, too."
-    )
     anneal: Anneal = option(factory=Anneal, doc="Options of the anneals.")
     race_rows: int | None = option(2048, "Rows of the race, see above; None: no race.", least=1)
     n_kept: int = option(1, "Starts that the race keeps, see above.", least=1)
@@ -124,6 +121,9 @@ class GET(Solver):
         """"cpu", "gpu" or "auto" (see `opttree.runtime.devices.on_gpu`), for the anneals, and for the default
         `GreedyInit` and polish. On a GPU all starts take their steps together. Passes of `TAO` and other initial trees
         run on the CPU.""",
+    )
+    first: Initial | None = option(
+        None, "Initial tree in place of the first random start, where `solve` is given no tree; it is a candidate, too."
     )
 
     @staticmethod

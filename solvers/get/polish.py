@@ -53,7 +53,6 @@ class SubtreePolish(Solver):
         factory=lambda: Anneal(epochs=150, scales=(5.0, 30.0), optimizer=Adam(0.02)), doc="Options of the anneals."
     )
     passes: int = option(1, "Passes over the tree.", least=1)
-    levels: int | None = option(None, "Levels from the root whose subtrees are annealed; None: all.", least=1)
     n_starts: int = option(
         1,
         """Anneals of each subtree, all from the current one; they differ where gate scales are drawn at random
@@ -66,6 +65,7 @@ class SubtreePolish(Solver):
     )
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
     device: Device = option("cpu", '"cpu", "gpu" or "auto", see `opttree.runtime.devices.on_gpu`.')
+    levels: int | None = option(None, "Levels from the root whose subtrees are annealed; None: all.", least=1)
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes what the smooth formulation takes."""

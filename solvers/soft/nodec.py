@@ -110,12 +110,6 @@ class NODEC(Solver):
     )
     branch_iterations: int = option(10, "Largest number of its iterations in a BN step.", least=1)
     branch_tolerance: float = option(1e-6, "SLSQP ends when the objective changes by less.", above=0)
-    branch_objective: Literal["mean", "sum"] = option(
-        "mean",
-        """What a BN step minimises, and of what lines 15 and 16 take the gradient: the mean loss over the rows of the
-        problem, or the sum, N times that. SLSQP's first move is as long as the gradient: the two take other paths.
-        L-BFGS, whose path is the same, minimises the mean.""",
-    )
     imbalance: tuple[float, float, float] = option(
         (0.1, 0.1, 0.4),
         """The paper's eps_1, eps_2, eps_3. Nodes that send at most a share ``eps_1`` of their rows one way are
@@ -125,13 +119,6 @@ class NODEC(Solver):
         least=0,
         below=1,
         words="three shares in [0, 1)",
-    )
-    reassignment: Literal["careful", "printed"] = option(
-        "careful",
-        """"careful": nodes with too few rows for two leaves (twice as many each as a leaf has parameters) are skipped,
-        and in the regression both sides, after rows have moved, have equal weight. "printed": no node is skipped, and
-        the weights N_t / (2 N_left) and N_t / (2 N_right) of (17) are of the sides before; of those after, where one of
-        them is empty.""",
     )
     decay: float = option(0.8, "Factor of all three after each macro iteration, the paper's zeta.", least=0, below=1)
     line_search: ArmijoLineSearch = option(factory=ArmijoLineSearch, doc="Line search of the reference step.")
@@ -156,6 +143,19 @@ class NODEC(Solver):
         "cpu",
         """"cpu", "gpu" or "auto" (see `opttree.runtime.devices.on_gpu`): device for the objectives of working sets of
         2000 rows or more and for gradients of the whole tree. Leaves and reassignments stay on the CPU.""",
+    )
+    branch_objective: Literal["mean", "sum"] = option(
+        "mean",
+        """What a BN step minimises, and of what lines 15 and 16 take the gradient: the mean loss over the rows of the
+        problem, or the sum, N times that. SLSQP's first move is as long as the gradient: the two take other paths.
+        L-BFGS, whose path is the same, minimises the mean.""",
+    )
+    reassignment: Literal["careful", "printed"] = option(
+        "careful",
+        """"careful": nodes with too few rows for two leaves (twice as many each as a leaf has parameters) are skipped,
+        and in the regression both sides, after rows have moved, have equal weight. "printed": no node is skipped, and
+        the weights N_t / (2 N_left) and N_t / (2 N_right) of (17) are of the sides before; of those after, where one of
+        them is empty.""",
     )
 
     @staticmethod

@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 import opttree
-from opttree.estimators.steps import choices
+from opttree.estimators.steps import choices, over_parts
 from opttree.runtime.interrupts import InterruptedFitWarning
 from solvers.soft import SoftOverParts, parts as soft_parts
 from solvers.tao import Bag, PassesOverParts
@@ -346,6 +346,16 @@ def test_ctrl_c_while_the_depth_is_chosen_keeps_the_tree(monkeypatch, kind, wher
     assert model.score(Z, z) > 0.4
     assert model.best_depth_ == 6
     assert model.result_.termination.name == "INTERRUPTED"
+
+
+@pytest.mark.parametrize("kind", [partial(opttree.TAOForestRegressor, 5, kind="axis"), opttree.BoostedTreesRegressor])
+def test_ctrl_c_in_the_last_rounds_of_an_ensemble_keeps_it(monkeypatch, kind):
+    monkeypatch.setattr(over_parts, "objective_of", interrupting(over_parts.objective_of))
+    model = kind(random_state=0, on_interrupt="keep")
+    with pytest.warns(InterruptedFitWarning):
+        model.fit_chunks(opttree.Rows((X, y), rows=700), sample_rows=SAMPLE)
+    assert model.score(X, y) > 0.5
+    assert np.isfinite(model.result_.objective)
 
 
 def test_ctrl_c_in_the_last_round_of_tao_keeps_the_passes(monkeypatch):
