@@ -96,8 +96,7 @@ def index(results: Path) -> str:
         "set by set. In brackets, for protocols with a ruler: errors divided by those of the random forest on the "
         "same split (of R2, what is below one), geometric means; they depend less on how a table was split. "
         "*Short* names data sets where opttree's default is behind the paper, by that ruler where there is one, or "
-        "the paper's method "
-        "where there is no default; *reduced*: with options of a budget.",
+        "the paper's method where there is no default; *reduced*: with options of a budget.",
         "## Tables and figures",
         "| paper | item | protocol | state | hours | report |",
         "|:--|:--|:--|:--|--:|:--|",
