@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opttree.estimators import bridge, option_groups as groups
 from opttree.estimators.base import TreeEstimator, build_solver
@@ -22,6 +23,7 @@ from opttree.tables.preprocessing import rebalanced
 
 __all__ = ["GradTreeClassifier", "GradTreeRegressor"]
 
+WHOLE = 1e-9  # how far a weight may be from a multiple of the smallest
 USUAL_RATES = (0.01, 0.05, 0.05)  # learning rates by default
 
 
@@ -72,17 +74,27 @@ def _run(options: Estimator, fit: Fit, watch: Any) -> Any:
                 options.validation_fraction, np.random.default_rng(fit.seed), stratify=stratify
             )
             solver = replace(solver, validation=valid)
-        problem = train.with_rows(*rebalanced(train.X, train.y, fit.seed))
+        times = _times(train.sample_weight, problem.sample_weight)  # copies of rows, taken together
+        problem = train.with_rows(*rebalanced(train.X.repeat(times, axis=0), train.y.repeat(times, axis=0), fit.seed))
     return run(options, solver, problem, fit.start, fit.seed, fit.time_limit, watch)
 
 
 def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
-    if _rebalances(options) and np.ptp(used := weight[weight > 0.0]) > 0.0:
+    if not _rebalances(options):
+        return {}
+    used = weight[weight > 0.0]
+    one = np.ptp(used) == 0.0
+    if not one and (options.class_weight is not None or np.abs(used / used.min() - _times(used, used)).max() > WHOLE):
         raise ValueError(
-            "rebalance, which is True for preset='paper' unless it is given, needs rows and classes of one weight; "
-            f"got {used.min():g} to {used.max():g}"
+            "rebalance, which is True for preset='paper' unless it is given, needs classes of one weight, and weights "
+            f"of rows that say how often each is there; got {used.min():g} to {used.max():g}"
         )
     return {}
+
+
+def _times(weight: Any, of: Any) -> NDArray[np.int64]:
+    """How often each row is there, by weights which are multiples of the smallest ``of`` these."""
+    return np.rint(np.asarray(weight) / np.min(of)).astype(np.int64)
 
 
 def _restate(
