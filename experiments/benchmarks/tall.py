@@ -25,7 +25,8 @@ PER_FILE = 500_000
 OURS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {  # estimator, its options, those of fit_chunks
     "tao-l": ("TAORegressor", {"max_depth": 6, "leaves": "linear"}, {"epochs": 1}),
     "forest": ("TAOForestRegressor", {"n_estimators": 10, "kind": "oblique", "max_depth": 6}, {"epochs": 1}),
-    "boosted": ("BoostedTreesRegressor", {"n_estimators": 30}, {}),
+    "boosted": ("BoostedTreesRegressor", {"n_estimators": 30, "base": "cart"}, {}),
+    "boosted oblique": ("BoostedTreesRegressor", {"n_estimators": 30, "base": "oblique"}, {}),
     "get": ("GETRegressor", {"max_depth": 6}, {"epochs": 3}),
 }
 CERTIFICATE = "certificate"  # of a tree fitted to a sample, see `certified`

@@ -13,7 +13,7 @@ from opttree.estimators import bridge, option_groups as groups
 from opttree.estimators.base import build_solver
 from opttree.estimators.forest import ForestModel
 from opttree.estimators.losses import loss_option, output_units, quantile_option, stated_loss
-from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
+from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe, TreeKind
 from opttree.estimators.steps.model import as_forest
 from opttree.estimators.steps.rows import monotone_signs
 from opttree.estimators.steps.solve import keep_last, run
@@ -57,6 +57,17 @@ def kinds_of(options: Estimator) -> list[Any]:
     return [kind for kind in DEPTHS if kind != "cart" or leaves_of(options) == "linear"]  # else it is "axis"
 
 
+def tree_kinds(options: Estimator, signs: tuple[int, ...] | None = None, valid: Any = None) -> list[TreeKind]:
+    """The kinds of trees that are tried, with their options."""
+    found = []
+    for kind in kinds_of(options):
+        depth = options.max_depth or (DEPTHS[kind] if isinstance(kind, str) else DEPTH)
+        leaves = "constant" if kind == "cart" else leaves_of(options)
+        from_bins = kind == "cart" or (kind == "axis" and leaves == "constant")
+        found.append(TreeKind(kind, depth, leaves, _boosting(options, kind, valid, signs), from_bins))
+    return found
+
+
 def leaves_of(options: Estimator) -> Any:
     """The kind of the problem's leaves."""
     return "constant" if isinstance(stated_loss(options, np.ones(1)), Loss) else options.leaves
@@ -84,12 +95,13 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     problem, seed = fit.problem, fit.seed
     if seed is None:
         seed = int(np.random.default_rng().integers(2**31 - 1))
-    kinds, signs = kinds_of(options), monotone_signs(options)
+    signs = monotone_signs(options)
+    kinds = tree_kinds(options, signs, fit.valid)
     held_out = options.validation_fraction is not None or fit.valid is not None
     linear = (
         signs is None
         and not problem.is_sparse
-        and kinds[0] != "cart"
+        and kinds[0].name != "cart"
         and problem.leaves == "linear"
         and problem.loss == "squared"
     )
@@ -105,15 +117,14 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
         return float(result.trace.rows[-1].info.get("validation", np.inf)) if held_out else float(result.objective)
 
     for number, kind in enumerate(kinds):
-        depth = options.max_depth or (DEPTHS[kind] if isinstance(kind, str) else DEPTH)
-        stated = problem.restated(depth=depth, leaves="constant" if kind == "cart" else problem.leaves)
+        stated = problem.restated(depth=kind.depth, leaves="constant" if kind.name == "cart" else problem.leaves)
         better = [min(results, key=loss)[1]] if number else starts  # the start that was better for the first kind
         for ridge in better if stated.leaves == "linear" else [None]:
-            solver = replace(_boosting(options, kind, fit.valid, signs), ridge=ridge)
+            solver = replace(kind.solver, ridge=ridge)
             if held_out and results and not small:
                 solver = replace(solver, rival=_first_losses(results.values()))
-            results[kind, ridge] = keep_last(partial(run, options, solver, stated, fit.start, seed, share))
-            if results[kind, ridge].termination.name == "INTERRUPTED":
+            results[kind.name, ridge] = keep_last(partial(run, options, solver, stated, fit.start, seed, share))
+            if results[kind.name, ridge].termination.name == "INTERRUPTED":
                 break
         else:
             continue
@@ -146,6 +157,7 @@ RECIPE = Recipe(
     solver=lambda options, problem, valid: _boosting(options, kinds_of(options)[0], valid),
     sparse_from=groups.SPARSE_FROM,
     parts="boosted",
+    kinds=tree_kinds,
     terms=_terms,
     outputs=output_units,
     solve=_solve,

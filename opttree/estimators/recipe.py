@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,18 @@ class Shrink:
     trial: Callable[[Estimator, TreeProblem], tuple[Solver, TreeProblem]]
 
 
+class TreeKind(NamedTuple):
+    """A kind of trees of a boosted sum: its name, or the solver of the trees; their depth and leaves; the solver of the
+    sum; and whether the trees split single features and have constant leaves, for which histograms of bins suffice.
+    """
+
+    name: Any
+    depth: int
+    leaves: Any
+    solver: Any
+    from_bins: bool
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Functions of an estimator's options, and of the record of a fit, that a fit calls.
@@ -126,6 +138,7 @@ class Recipe:
     sparse_from : numbers of a sparse table from which on it stays sparse; smaller ones are made dense. None: none does.
     stream : how it learns from chunks of rows, a `steps.stream.Stream`, or None.
     parts : what is fitted by sums over the parts of `opttree.Rows`.
+    kinds : the kinds of trees that a boosted sum may have.
     """
 
     solver: Callable[[Estimator, TreeProblem, TreeProblem | None], Solver]
@@ -148,6 +161,7 @@ class Recipe:
     sparse_from: int | None = None
     stream: Any = None
     parts: Literal["", "tree", "smooth", "soft", "forest", "boosted"] = ""
+    kinds: Callable[[Estimator], list[TreeKind]] | None = None
 
 
 def has_numbers(options: Estimator) -> bool:

@@ -50,8 +50,16 @@ def answers(function: Callable[..., Any], reads: list[Callable[[], Read]], block
     return [function(read(), number, shared) for read, number in zip(reads, block, strict=True)]
 
 
-def summed(function: Callable[..., Any], reads: list[Callable[[], Read]], block: range, shared: Any, known: Any) -> Any:
-    """The sum of the block's answers; where states are kept, also the new ones."""
+def summed(
+    function: Callable[..., Any],
+    reads: list[Callable[[], Read]],
+    block: range,
+    shared: Any,
+    known: Any,
+    *,
+    again: bool = False,
+) -> Any:
+    """The sum of the block's answers; where states are kept, also the new ones. Parts are read ``again``, or once."""
     total, new = None, []
     if known is None:
         for read, number in zip(reads, block, strict=True):
@@ -60,7 +68,7 @@ def summed(function: Callable[..., Any], reads: list[Callable[[], Read]], block:
     states = known[0]
     for place, (read, number) in enumerate(zip(reads, block, strict=True)):
         before = None if states is None else states[place]
-        answer, state = function(read() if states is None else None, number, shared, before)
+        answer, state = function(read() if again or states is None else None, number, shared, before)
         total = added(total, answer)
         new.append(state)
     return total, new

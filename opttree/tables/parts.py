@@ -244,7 +244,9 @@ class Rows:
         for number, result in enumerate(results, 1):
             yield self._come(result, number)
 
-    def sum(self, function: Callable[..., Any], shared: Any, states: list[Any] | None = None) -> Any:
+    def sum(
+        self, function: Callable[..., Any], shared: Any, states: list[Any] | None = None, *, again: bool = False
+    ) -> Any:
         """The sum of what ``function`` has for the parts: numbers, arrays, objects with a method ``plus``, and tuples
         of these. Neighbouring parts are added up where they are, and then these sums, in the order of the parts: a sum
         does not depend on what does the work.
@@ -259,6 +261,8 @@ class Rows:
         states : list or None, default None
             States of the parts, which stay where the parts are: empty before the first call, in which ``state`` is
             None; in later ones ``part`` is None, and is read no more.
+        again : bool, default False
+            Whether parts are read in later calls, too.
 
         Returns
         -------
@@ -269,23 +273,23 @@ class Rows:
         if states is not None and first:
             states += [None] * (len(self._parts) if client is None else len(self._blocks))
         if client is None:
-            sums = self._sums_here(function, shared, states, first)
+            sums = self._sums_here(function, shared, states, first or again)
         else:
-            sums = self._there(client, blocks.summed, function, shared, states)
+            sums = self._there(client, partial(blocks.summed, again=again), function, shared, states)
         total: Any = None
         for block, result in zip(self._blocks, sums, strict=True):
             total = blocks.added(total, self._come(result, block.stop))
         return total
 
     def _sums_here(
-        self, function: Callable[..., Any], shared: Any, states: list[Any] | None, first: bool
+        self, function: Callable[..., Any], shared: Any, states: list[Any] | None, reads: bool
     ) -> Generator[Any]:
         """The sum of each block."""
 
         def here(read: Callable[[], Read], number: int) -> Any:
             if states is None:
                 return function(read(), number, shared)
-            answer, states[number] = function(read() if first else None, number, shared, states[number])
+            answer, states[number] = function(read() if reads else None, number, shared, states[number])
             return answer
 
         answers = self._here(here)

@@ -31,14 +31,18 @@ class Bag(NamedTuple):
     outside: bool = False
     but: NDArray[np.int64] | None = None
 
-    def weights(self, first: int, count: int) -> Floats:
-        """Weights of rows from the number ``first`` on, with mean one over all rows but for chance."""
+    def chance(self, numbers: NDArray[np.int64]) -> Floats:
+        """Random numbers in [0, 1) of rows of these numbers; a share has those whose own is below it."""
         key = np.random.SeedSequence([self.seed, self.number]).generate_state(1, np.uint64)[0]
-        bits = (np.arange(first, first + count, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        bits = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         bits = bits + key  # splitmix64 of a counter
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        chance = ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return ((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def weights(self, first: int, count: int) -> Floats:
+        """Weights of rows from the number ``first`` on, with mean one over all rows but for chance."""
+        chance = self.chance(np.arange(first, first + count))
         if self.share is not None and self.outside:
             weight = (chance >= self.share) / (1.0 - self.share)
             if self.but is not None:

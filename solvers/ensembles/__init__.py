@@ -3,6 +3,7 @@
 from solvers.ensembles.bagging import Bagging
 from solvers.ensembles.boosting import Boosting
 from solvers.ensembles.boosting_parts import BoostingOverParts
+from solvers.ensembles.boosting_sampled import BoostingFromSample
 from solvers.ensembles.distilled import Distilled
 from solvers.ensembles.forest import KINDS, TAOForest
 from solvers.ensembles.parts import ForestOverParts
@@ -12,6 +13,7 @@ __all__ = [
     "KINDS",
     "Bagging",
     "Boosting",
+    "BoostingFromSample",
     "BoostingOverParts",
     "Distilled",
     "ForestOverParts",

@@ -171,8 +171,7 @@ class Boosting(Solver):
         parts = [train] if valid is None else [train, valid]
         scores = [np.tile(run.offset, (part.n_samples, 1)) for part in parts]
         alone = mean_loss(parts[-1], scores[-1])
-        quick = getattr(self.base, "quick_trees", None)
-        fit = self._stated(train) if quick is None else quick(train, self.subsample)
+        fit = self.of_rows(train)
         for number in range(self.n_trees):
             if number == 0 and ridge is not None:
                 tree = self._linear(train, run.offset, ridge)
@@ -217,6 +216,22 @@ class Boosting(Solver):
         info = {"trees": float(total), "validation": float(np.mean(losses))}
         info |= {f"after {count}": float(np.mean([run.early(count) for run in runs])) for count in EARLY}
         return Step(forest, problem.objective(forest), phase="boosting", info=info)
+
+    def of_rows(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
+        """Function that fits a tree of ``base`` to samples of rows.
+
+        Parameters
+        ----------
+        train : TreeProblem
+            The statement on these rows.
+
+        Returns
+        -------
+        callable
+            Function of weights (n,), targets (n, K) and random numbers; it returns a tree.
+        """
+        quick = getattr(self.base, "quick_trees", None)
+        return self._stated(train) if quick is None else quick(train, self.subsample)
 
     def _stated(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
         """A function that fits a tree by any solver, on a separate problem."""

@@ -14,8 +14,8 @@ from opttree.kernels.passes import summed
 from opttree.model.tree import Tree
 from opttree.runtime.clock import seconds_left
 from opttree.statement import TreeProblem
+from solvers.core.parts import Bag, Reader
 from solvers.ensembles.boosting import SMALLEST_CURVATURE, softmax
-from solvers.tao.parts import Bag, Reader
 
 __all__ = ["BoostingOverParts"]
 
@@ -203,11 +203,11 @@ def _begun(part: Any, number: int, told: _Begin, state: None) -> tuple[Any, _Sta
     held = np.zeros(n, bool) if told.held is None else told.held.weights(first, n) == 0.0
     codes = summed.in_bins(rows.X, told.edges)
     Y = rows.Y
-    used = _exact(np.where(held, 0.0, rows.weight), 52)
+    used = exact(np.where(held, 0.0, rows.weight), 52)
     sums = (
         np.bincount(Y[:, 0].astype(np.intp), used, told.n_outputs)
         if told.classes
-        else _exact(used[:, None] * Y, 48).sum(axis=0)
+        else exact(used[:, None] * Y, 48).sum(axis=0)
     )
     none = np.zeros((n, told.n_outputs))
     kept = _State(codes, Y, rows.weight, held, none, np.zeros(n, np.int64), used, none, first, told.classes)
@@ -238,15 +238,15 @@ def _histograms(part: None, number: int, told: _Told, state: _State) -> tuple[An
         judged = state.held if state.held.any() else np.ones(n, bool)
         total[:] = state.weight[judged] @ losses[judged], state.weight[judged].sum()
         drawn = told.bag.weights(state.first, n) > 0.0
-        w = _exact(np.where(state.held | ~drawn, 0.0, state.weight * curvature), 52)
-        wt = _exact(w[:, None] * targets, 48)
+        w = exact(np.where(state.held | ~drawn, 0.0, state.weight * curvature), 52)
+        wt = exact(w[:, None] * targets, 48)
     slot = np.where(w > 0.0, node - told.first, -1)
     sums = np.zeros((told.slots, told.offset_of_bins[-1], 1 + wt.shape[1]))
     summed.histograms(state.codes, told.offset_of_bins, slot, w, wt, sums)
     return (sums, total), state._replace(scores=scores, node=node, w=w, wt=wt)
 
 
-def _exact(values: Floats, bits: int) -> Floats:
+def exact(values: Floats, bits: int) -> Floats:
     """Numbers rounded to multiples of ``2**-bits``, whose sums have no error while they are below ``2**(53 - bits)``:
     then it does not matter how the rows are cut into parts.
     """

@@ -139,34 +139,13 @@ class ForestOverParts:
 
     def _leaves(self, tree: Tree, number: int) -> Asked:
         """The tree with leaves shrunk towards their parents' models, as of a forest in memory."""
-        p, K = self.problem.n_features, self.problem.n_outputs
+        p = self.problem.n_features
         q = int(alternation.padded(p))
         linear = self.problem.leaves == "linear" and self.kind != "cart-constant"
         linear = linear and tree.n_leaves * q * q * 8 <= MOST_BYTES
         moments = yield _moments, _Told(tree, self.bag(number), linear, self.count)
-        children, first = writable(tree.children), tree.n_branches
-        for t in range(first - 1, -1, -1):
-            one, two = children[t]
-            moments.rows[t] = moments.rows[one] + moments.rows[two]
-            moments.G[t], moments.c[t] = moments.G[one] + moments.G[two], moments.c[one] + moments.c[two]
-            moments.low[t] = np.minimum(moments.low[one], moments.low[two])
-            moments.high[t] = np.maximum(moments.high[one], moments.high[two])
-        for t in range(first):
-            for kid in children[t]:
-                if moments.rows[kid] < 2 * (p + 1):
-                    moments.low[kid], moments.high[kid] = moments.low[t], moments.high[t]
-        models = np.zeros((tree.n_leaves, K, p + 1), np.float32)
         lasso = 0.0 if np.isnan(self.lasso) else 2.0 * self.lasso
-        towards = alternation.Shrinkage(float(self.shrinkage), 0.0, lasso, self.growth.relaxed)
-        alternation.leaf_models(children, alternation.Moments(*moments), towards, models)
-        values, coefs = models[:, :, -1].astype(np.float64), models[:, :, :-1].astype(np.float64)
-        low, high = moments.low[first:].astype(np.float64), moments.high[first:].astype(np.float64)
-        splits, classes = (tree.children, tree.A, tree.b), tree.classes
-        if not coefs.any():
-            return Tree(*splits, np.clip(values, low, high) if self.growth.clip else values, classes=classes)
-        if not self.growth.clip:
-            return Tree(*splits, values, coefs, classes=classes)
-        return Tree(*splits, values, coefs, lower=low, upper=high, classes=classes)
+        return with_leaves(tree, moments, p, self.growth, float(self.shrinkage), lasso)
 
     def _error(self, trees: Sequence[Tree]) -> Asked:
         told = tuple((tree, self.bag(number)) for number, tree in enumerate(trees))
@@ -176,6 +155,54 @@ class ForestOverParts:
         return max((pairs + (alone - pairs) / len(trees)) / mass, 0.0)
 
 
+def with_leaves(tree: Tree, moments: Moments, p: int, growth: GrowthOptions, shrinkage: float, lasso: float) -> Tree:
+    """The splits of a tree over leaves shrunk towards their parents' models, from the moments of the rows at the
+    leaves; those of branches are overwritten.
+
+    Parameters
+    ----------
+    tree : Tree
+        The tree, on p features.
+    moments : Moments
+        Of each node.
+    p : int
+        Number of features.
+    growth : GrowthOptions
+        Whether answers are clipped, and the lasso relaxed.
+    shrinkage : float
+        Weight of the parent's model, in units of the moments' weights.
+    lasso : float
+        The l1 penalty on linear leaves, relative to the weight of their rows.
+
+    Returns
+    -------
+    Tree
+        The tree.
+    """
+    children, first = writable(tree.children), tree.n_branches
+    for t in range(first - 1, -1, -1):
+        one, two = children[t]
+        moments.rows[t] = moments.rows[one] + moments.rows[two]
+        moments.G[t], moments.c[t] = moments.G[one] + moments.G[two], moments.c[one] + moments.c[two]
+        moments.low[t] = np.minimum(moments.low[one], moments.low[two])
+        moments.high[t] = np.maximum(moments.high[one], moments.high[two])
+    for t in range(first):
+        for kid in children[t]:
+            if moments.rows[kid] < 2 * (p + 1):
+                moments.low[kid], moments.high[kid] = moments.low[t], moments.high[t]
+    models = np.zeros((tree.n_leaves, moments.c.shape[1], p + 1), np.float32)
+    towards = alternation.Shrinkage(shrinkage, 0.0, lasso, growth.relaxed)
+    alternation.leaf_models(children, alternation.Moments(*moments), towards, models)
+    values, coefs = models[:, :, -1].astype(np.float64), models[:, :, :-1].astype(np.float64)
+    low, high = moments.low[first:].astype(np.float64), moments.high[first:].astype(np.float64)
+    splits, classes = (tree.children, tree.A, tree.b), tree.classes
+    if not coefs.any():
+        return Tree(*splits, np.clip(values, low, high) if growth.clip else values, classes=classes)
+    if not growth.clip:
+        return Tree(*splits, values, coefs, classes=classes)
+    return Tree(*splits, values, coefs, lower=low, upper=high, classes=classes)
+
+
 class _Told(NamedTuple):
     tree: Tree
     bag: Bag
@@ -183,7 +210,7 @@ class _Told(NamedTuple):
     n_rows: int
 
 
-class _Moments(NamedTuple):
+class Moments(NamedTuple):
     """As `opttree.kernels.passes.alternation.Moments`."""
 
     rows: NDArray[np.int64]
@@ -192,20 +219,20 @@ class _Moments(NamedTuple):
     low: NDArray[np.float32]
     high: NDArray[np.float32]
 
-    def plus(self, other: _Moments) -> _Moments:
+    def plus(self, other: Moments) -> Moments:
         """The moments of the rows of both."""
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
-        return _Moments(self.rows + other.rows, self.G + other.G, self.c + other.c, low, high)
+        return Moments(self.rows + other.rows, self.G + other.G, self.c + other.c, low, high)
 
 
-def _moments(rows: records.Rows, first: int, told: _Told) -> _Moments:
+def _moments(rows: records.Rows, first: int, told: _Told) -> Moments:
     tree, bag, linear, n_rows = told
     counted = bag.weights(first, len(rows.weight)) * (1.0 if bag.share is None else bag.share)
     w = (rows.weight * counted * n_rows).astype(np.float32)
     X, Y = rows.X.astype(np.float32), rows.Y.astype(np.float32)
     leaf = tree.apply(rows.X).astype(np.int64) - tree.n_branches
     sample = alternation.Sample(X, Y, np.zeros((0, 0, 0), np.float32), w)
-    return _Moments(*alternation.node_moments(sample, leaf, writable(tree.children), linear, 0))
+    return Moments(*alternation.node_moments(sample, leaf, writable(tree.children), linear, 0))
 
 
 def _outside(rows: records.Rows, first: int, asked: tuple[Sequence[tuple[Tree, Bag]], NDArray[np.int64]]) -> Floats:

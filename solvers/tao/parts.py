@@ -26,6 +26,9 @@ Floats = NDArray[np.float64]
 LARGEST = 1e50  # weight of a split: of rows that a plane separates, Newton's steps have no end
 TIED = 1e-12  # of the weights of a node: cuts whose costs differ by less cost the same
 DECIMALS = 12  # of the shares of classes in a leaf
+SCORE_STEPS = 12  # for linear scores of classes
+SCORE_TOLERANCE = 1e-7  # of the gain of a step in cross-entropy, relative to the weight of the leaf
+MOST_NUMBERS = 2**26  # of the Gram matrices of classes; beyond, those of a leaf share one
 BINS = 1024  # along each hyperplane, twice: the second time in the bin of the best cut
 
 
@@ -57,7 +60,8 @@ class PassesOverParts:
     A pass goes through the levels, root first. For the nodes of a level together, parts send gradients and Hessians of
     the logistic regressions (one round for each Newton step) and then the signed weights of their rows in bins along
     the new directions (two rounds, the second in the bin of the best cut; of axis-aligned splits the first is in bins
-    of every feature). Leaves take one round, the objective another.
+    of every feature). Leaves take one round, the objective another; linear leaves of classes, which are multinomial
+    logistic regressions, take one more for each of at most `SCORE_STEPS` steps.
 
     Attributes
     ----------
@@ -66,8 +70,8 @@ class PassesOverParts:
     reader : callable
         From a part to `opttree.kernels.records.Rows` in the units of the statement, weights of sum one over all parts.
     problem : TreeProblem
-        The statement, with some rows or others: squared loss, with constant or linear leaves, or classes with
-        constant ones; penalties on splits and leaves.
+        The statement, with some rows or others: squared loss or classes, with constant or linear leaves; penalties on
+        splits and leaves.
     edges : tuple of ndarray
         Of each feature, the upper ends of bins, for axis-aligned splits.
     newton_steps : int
@@ -110,8 +114,6 @@ class PassesOverParts:
         """
         if problem.loss_code not in (codes.SQUARED, codes.ZERO_ONE, codes.LOG):
             return f"sums over parts are for squared loss and classes; the statement has loss={problem.loss!r}"
-        if problem.is_classification and problem.leaves == "linear":
-            return "sums over parts are for constant leaves of classes; the statement has leaves='linear'"
         if problem.constraints:
             return f"sums over parts know no constraints; the statement has {problem.constraints[0]!r}"
         if problem.is_sparse:
@@ -209,6 +211,9 @@ class PassesOverParts:
         if problem.leaves != "linear":
             return replace_leaves(tree, own, None, None, None, problem), sums
         p, l1, l2 = problem.n_features, problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
+        if problem.is_classification:
+            scores = yield from self._scores(tree, sums, np.log(np.maximum(own, codes.SMALLEST_PROBABILITY)))
+            return replace_leaves(tree, scores[:, :, p], scores[:, :, :p].copy(), None, None, problem), sums
         coefs = np.zeros((*own.shape, p))
         for t in np.flatnonzero(sums.counts >= 2 * (p + 1)):
             gram = sums.grams[t].copy()
@@ -218,6 +223,43 @@ class PassesOverParts:
                 solve_linear_leaf(gram[: p + 1, : p + 1], sums.products[t, k].copy(), l1, l2, v)
                 coefs[t, k], own[t, k] = v[:p], v[p]
         return replace_leaves(tree, own, coefs, sums.low, sums.high, problem), sums
+
+    def _scores(self, tree: Tree, sums: LeafSums, own: Floats) -> Asked:
+        """Linear scores of classes (L, K, p + 1) of leaves, by steps of Newton's method for each class, all of them in
+        one round: their Hessians are bounded by Gram matrices of the rows times the probabilities. ``own`` are the
+        logarithms of the shares of classes, which leaves of few rows keep.
+        """
+        problem, (L, K) = self.problem, own.shape
+        p, l1, l2 = problem.n_features, problem.strength(L1, "leaves"), problem.strength(L2, "leaves")
+        x, known = np.zeros((L, K, p + 1)), tree.leaf_arrays
+        x[:, :, p] = own
+        wanted = (sums.counts >= 2 * (p + 1)) & (np.count_nonzero(sums.sums, axis=1) > 1)
+        if known[1].shape == (L, K, p):
+            warm = wanted & known[1].any(axis=(1, 2))
+            x[warm] = np.dstack([known[1], known[0]])[warm]
+        best, lowest, before, smooth = x.copy(), np.full(L, np.inf), x.copy(), np.zeros(L)
+        asked = _Level.of(self, tree, -1)
+        for _step in range(SCORE_STEPS):
+            if not wanted.any():
+                break
+            at = _Scores(asked, wanted, x[:, :, p].copy(), x[:, :, :p].copy())
+            losses, gradients, hessians = yield _softmax, at
+            losses = losses + l1 * np.abs(x[:, :, :p]).sum(axis=(1, 2)) + l2 * np.square(x[:, :, :p]).sum(axis=(1, 2))
+            back = wanted & (losses > lowest)  # a step too far: half of the way
+            x[back], before[back], smooth[back] = 0.5 * (x[back] + best[back]), best[back], 0.0
+            ahead = wanted & ~back
+            wanted &= back | ~(losses > lowest - SCORE_TOLERANCE * sums.mass)
+            best[ahead], lowest[ahead] = x[ahead], losses[ahead]
+            for t in np.flatnonzero(ahead & wanted):
+                for k in np.flatnonzero(sums.sums[t]):
+                    x[t, k] = _newton_step(x[t, k], gradients[t, k], hessians[t, k % hessians.shape[1]], l1, l2)
+                if l1 or l2:  # what all classes share changes no probability
+                    middle = np.mean if l2 else np.median
+                    x[t, :, :p] -= middle(x[t, :, :p], axis=0)
+                found, smooth[t] = x[t].copy(), smooth[t] + 1.0
+                x[t] += (smooth[t] - 1.0) / (smooth[t] + 2.0) * (found - before[t])  # Nesterov's way ahead
+                before[t] = found
+        return best
 
     # ---- splits -----------------------------------------------------------------------------------------------------
 
@@ -283,16 +325,21 @@ class PassesOverParts:
             best = np.where(back[:, None], best, x)
             lowest = np.minimum(losses, lowest)
             for s in np.flatnonzero(~back & (before[:, 2] > 0.0)):
-                H = hessians[s]
-                mirror_lower(H)
-                H = H[: p + 1, : p + 1].copy()
-                H[np.diag_indices(p + 1)] += JITTER * np.trace(H) / (p + 1) + 2.0 * l2 * (np.arange(p + 1) < p)
-                c = gradients[s] + 2.0 * l2 * np.append(x[s, :p], 0.0) - H @ x[s]
-                new = x[s].copy()
-                minimise_quadratic(H, c, strength[s], p, new)
-                if np.isfinite(new).all() and np.abs(new).max() < LARGEST:
-                    x[s] = new
+                x[s] = _newton_step(x[s], gradients[s], hessians[s], strength[s], l2)
         return old, x
+
+
+def _newton_step(x: Floats, gradient: Floats, hessian: Floats, l1: float, l2: float) -> Floats:
+    """Weights and an intercept (p + 1,) after a proximal Newton step, or as they are where it is not finite. The lower
+    half of the Hessian counts, which is padded.
+    """
+    p, H, new = len(x) - 1, hessian.copy(), x.copy()
+    mirror_lower(H)
+    H = H[: p + 1, : p + 1].copy()
+    H[np.diag_indices(p + 1)] += JITTER * np.trace(H) / (p + 1) + 2.0 * l2 * (np.arange(p + 1) < p)
+    c = gradient + 2.0 * l2 * np.append(x[:p], 0.0) - H @ x
+    minimise_quadratic(H, c, l1, p, new)
+    return new if np.isfinite(new).all() and np.abs(new).max() < LARGEST else x
 
 
 def replace_leaves(
@@ -360,7 +407,7 @@ class _Level(NamedTuple):
             np.asarray(tree.node_depth),
             problem.loss_code,
             LINKS[tree.link],
-            problem.leaves == "linear",
+            problem.leaves == "linear" and not problem.is_classification,
             by_rows,
             level,
             none,
@@ -434,6 +481,27 @@ def _features(data: records.Rows, first: int, asked: _Level) -> tuple[Any, ...]:
     weights, counts = np.zeros(shape), np.zeros(shape, np.int64)
     summed.along_features(level.X, level.group, level.u, edges, weights, counts)
     return costs, weights, counts
+
+
+class _Scores(NamedTuple):
+    """Linear scores of classes, (L, K) and (L, K, p), and of which leaves they are wanted."""
+
+    asked: _Level
+    wanted: NDArray[np.bool_]
+    values: Floats
+    coefs: Floats
+
+
+def _softmax(data: records.Rows, first: int, told: _Scores) -> tuple[Floats, ...]:
+    asked, (L, K, p) = told.asked, told.coefs.shape
+    rows, tracks, _loss = _begun(data, first, asked)
+    group = reduced.group_rows(tracks.leaf - asked.tree.b.size, L, rows.weight)
+    q, none = int(padded(p)), np.zeros((0, 0))
+    shared = L * K * q * q > MOST_NUMBERS
+    losses, gradients, hessians = np.zeros(L), np.zeros((L, K, p + 1)), np.zeros((L, 1 if shared else K, q, q))
+    leaves = records.Leaves(told.values, told.coefs, none, none)
+    summed.softmax_sums(rows, group, told.wanted, leaves, losses, gradients, hessians)
+    return losses, gradients, hessians
 
 
 def _leaves(data: records.Rows, first: int, asked: _Level) -> LeafSums:

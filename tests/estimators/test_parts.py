@@ -11,8 +11,9 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 import opttree
-from opttree.estimators.steps import choices, over_parts
+from opttree.estimators.steps import choices, over_parts, shrink
 from opttree.runtime.interrupts import InterruptedFitWarning
+from solvers import NODEC, TAO
 from solvers.soft import SoftOverParts, parts as soft_parts
 from solvers.tao import Bag, PassesOverParts
 
@@ -26,9 +27,11 @@ MODELS = {
     "two outputs": (partial(opttree.TAORegressor, 3, leaves="linear"), np.column_stack([y, X[:, 0]])),
     "classes": (partial(opttree.TAOClassifier, 3), LABELS),
     "axis classes": (partial(opttree.TAOClassifier, 3, splits="axis"), LABELS),
+    "linear classes": (partial(opttree.TAOClassifier, 2, leaves="linear"), LABELS),
     "smooth": (partial(opttree.GETRegressor, 3), y),
     "smooth linear": (partial(opttree.GETRegressor, 2, leaves="linear"), np.column_stack([y, X[:, 0]])),
     "smooth classes": (partial(opttree.GETClassifier, 3), LABELS),
+    "smooth linear classes": (partial(opttree.GETClassifier, 2, leaves="linear"), LABELS),
     "soft": (partial(opttree.SRTRegressor, 2), y),
     "soft classes": (partial(opttree.SRTClassifier, 2), LABELS),
     "mixture": (partial(opttree.ORRTRegressor, 2), y),
@@ -36,6 +39,12 @@ MODELS = {
     "axis forest": (partial(opttree.TAOForestClassifier, 5, kind="axis", max_depth=3), LABELS),
     "boosted": (partial(opttree.BoostedTreesRegressor, n_estimators=60), y),
     "boosted classes": (partial(opttree.BoostedTreesClassifier, n_estimators=40, validation_fraction=None), LABELS),
+    "boosted axis": (partial(opttree.BoostedTreesRegressor, base="axis", n_estimators=60), y),
+    "boosted oblique": (partial(opttree.BoostedTreesClassifier, base="oblique", n_estimators=40), LABELS),
+    "boosted by TAO": (
+        partial(opttree.BoostedTreesRegressor, base=TAO(max_iter=2), max_depth=2, n_estimators=30),
+        np.column_stack([y, X[:, 0]]),
+    ),
     "cart": (partial(opttree.TAOForestClassifier, 5, kind="cart", leaves="constant"), LABELS),
 }
 
@@ -201,8 +210,8 @@ def test_what_does_not_add_up_is_refused():
         opttree.TAORegressor(max_leaf_nodes=4).fit(rows)
     with pytest.raises(ValueError, match="eval_set must be None"):
         opttree.TAORegressor().fit(rows, eval_set=(X, y))
-    with pytest.raises(ValueError, match="base must be 'auto' or 'cart'"):
-        opttree.BoostedTreesRegressor("axis").fit(rows)
+    with pytest.raises(ValueError, match="base must be a solver of hard trees for a table in parts"):
+        opttree.BoostedTreesRegressor(NODEC(max_iter=1), max_depth=1).fit_chunks(rows, sample_rows=400)
     with pytest.raises(ValueError, match="checkpoint must be None for BoostedTreesRegressor"):
         opttree.BoostedTreesRegressor().fit_chunks(rows, checkpoint="state")
     with pytest.raises(ValueError, match="kind must be 'auto'"):
@@ -259,6 +268,22 @@ def test_all_rows_choose_the_depth_of_soft_trees():
     assert straight.best_depth_ in (1, 2, 3)
 
 
+def test_linear_leaves_of_classes_are_softened_as_rows_outside_the_sample_ask():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(20_000, 30))
+    label = np.where(rng.random(len(Z)) < 1.0 / (1.0 + np.exp(-Z[:, 0])), "yes", "no")
+    models = [
+        opttree.TAOClassifier(2, leaves="linear", leaf_shrinkage="cv", random_state=0).fit_chunks(
+            opttree.Rows((Z[:most], label[:most]), rows=1700), sample_rows=300, epochs=1
+        )
+        for most in (15_000, 20_000)
+    ]
+    assert all(model.leaf_shrinkage_ in shrink.SOFTER for model in models)
+    assert models[0].leaf_temperature_ == 1.0
+    odds = np.log(models[1].predict_proba(Z)[:, 1] / models[1].predict_proba(Z)[:, 0])
+    assert np.polyfit(Z[:, 0], odds, 1)[0] == pytest.approx(1.0 / (1.0 + models[1].leaf_shrinkage_), rel=0.15)
+
+
 def test_all_rows_choose_how_leaves_are_shrunk():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(30_000, 4))
@@ -273,7 +298,7 @@ def test_all_rows_choose_how_leaves_are_shrunk():
         found.append((model.leaf_shrinkage_, classes.leaf_shrinkage_, classes.leaf_temperature_))
         assert model.score(Z, noise) < 0.02
     assert found[0] == found[1]
-    assert found[0][0] == max(choices.STRENGTHS)
+    assert found[0][0] == max(shrink.STRENGTHS)
     few = opttree.TAORegressor(8, leaf_shrinkage=3.0, random_state=0)
     assert few.fit_chunks(opttree.Rows((Z, noise), rows=5000), sample_rows=3000, epochs=1).leaf_shrinkage_ == 3.0
 

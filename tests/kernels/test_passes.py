@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from opttree.kernels.passes import reduced
+from opttree.kernels import records
+from opttree.kernels.passes import reduced, summed
 from opttree.kernels.passes.thresholds import best_axis_splits, best_threshold, between
 from opttree.statement.numbers import in_same_order
 
@@ -73,3 +74,67 @@ def test_thresholds_lie_between_any_two_doubles():
     Z += 1.0
     in_same_order(X, Z)
     assert np.all(np.diff(Z[:, 0]) > 0.0)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_sums_of_scores_are_the_cross_entropy_its_gradient_and_a_bound_of_its_hessian(rng, shared):
+    n, p, K = 60, 3, 4
+    X, label, w = rng.normal(size=(n, p)), rng.integers(0, K, n), rng.uniform(0.5, 2.0, n)
+    leaf = rng.integers(0, 3, n)
+    values, coefs, none = rng.normal(size=(3, K)), rng.normal(size=(3, K, p)), np.zeros((0, 0))
+    rows = records.Rows(X, label[:, None].astype(float), w)
+    group = reduced.group_rows(leaf, 3, w)
+    losses, gradients, hessians = np.zeros(3), np.zeros((3, K, p + 1)), np.zeros((3, 1 if shared else K, 4, 4))
+    leaves = records.Leaves(values, coefs, none, none)
+    summed.softmax_sums(rows, group, np.array([True, False, True]), leaves, losses, gradients, hessians)
+    assert losses[1] == 0.0
+    for t in (0, 2):
+        own, Z = leaf == t, np.column_stack([X, np.ones(n)])
+
+        def loss(x, own=own, Z=Z):
+            scores = Z[own] @ x.reshape(K, p + 1).T
+            picked = scores[np.arange(own.sum()), label[own]]
+            return w[own] @ (np.log(np.exp(scores).sum(axis=1)) - picked)
+
+        at = np.column_stack([coefs[t], values[t]]).ravel()
+        assert losses[t] == pytest.approx(loss(at))
+        step = 1e-5 * np.eye(len(at))
+        np.testing.assert_allclose(
+            gradients[t].ravel(), [(loss(at + d) - loss(at - d)) / 2e-5 for d in step], rtol=1e-4, atol=1e-6
+        )
+        true = np.array(
+            [[(loss(at + d + e) - loss(at + d) - loss(at + e) + loss(at)) / 1e-10 for e in step] for d in step]
+        )
+        bound = np.zeros_like(true)
+        for k in range(K):
+            lower = np.tril(hessians[t, 0 if shared else k])
+            block = slice(k * (p + 1), (k + 1) * (p + 1))
+            bound[block, block] = lower + np.tril(lower, -1).T
+        assert np.linalg.eigvalsh(bound - true).min() > -1e-3
+
+
+def test_exact_moments_do_not_depend_on_the_order_of_the_rows(rng):
+    n, p, K = 500, 4, 2
+    X, Y, leaf = rng.normal(size=(n, p)), rng.normal(size=(n, K)), rng.integers(0, 3, n)
+    w = rng.uniform(0.0, 2.0 / n, n)
+    w[:20] = 0.0
+
+    def moments(order, used):
+        found = np.zeros(3, np.int64), np.zeros((3, used, used)), np.zeros((3, K, used))
+        ends = np.full((3, K), np.inf), np.full((3, K), -np.inf)
+        summed.exact_moments(X[order], Y[order], w[order], leaf[order], 2.0**44, *found, *ends)
+        return *found, *ends
+
+    for used in (p + 1, 1):
+        one, other = moments(np.arange(n), used), moments(rng.permutation(n), used)
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b)
+        Z = np.column_stack([X, np.ones(n)])[:, -used:]
+        for t in range(3):
+            own = (leaf == t) & (w > 0.0)
+            assert one[0][t] == own.sum()
+            gram = (Z[own] * w[own, None]).T @ Z[own]
+            np.testing.assert_allclose(np.tril(one[1][t]), np.tril(gram), atol=1e-11)
+            np.testing.assert_allclose(one[2][t], (Y[own] * w[own, None]).T @ Z[own], atol=1e-11)
+            np.testing.assert_array_equal(one[3][t], Y[own].min(axis=0))
+            np.testing.assert_array_equal(one[4][t], Y[own].max(axis=0))

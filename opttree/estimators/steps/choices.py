@@ -13,7 +13,7 @@ from opttree.estimators.recipe import Estimator, chooses_depth, searches_depth
 from opttree.estimators.steps import fit as fits
 from opttree.estimators.steps.depth import DEEPEST
 from opttree.estimators.steps.over_parts import Begun, shrunk_by
-from opttree.estimators.steps.shrink import STRENGTHS, TEMPERATURES, errors_of, log_losses, strength_of
+from opttree.estimators.steps.shrink import TEMPERATURES, errors_of, log_losses, shares_of, strength_of, strengths_of
 from opttree.kernels import records
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now, seconds_left
@@ -129,7 +129,8 @@ def _choose_strength(options: Estimator, rows: Any, begun: Begun, read: Any) -> 
     try:
         solver = bridge.solvers.tao.PassesOverParts(rows, read, problem, bag=bag)
         tree, sums = over.in_step(rows, read, [solver.fitted(begun.last)])[0]
-        trees = [shrunk_by(strength, problem, tree, sums, SHARE * begun.census.used) for strength in STRENGTHS]
+        strengths = strengths_of(problem)
+        trees = [shrunk_by(strength, problem, tree, sums, SHARE * begun.census.used) for strength in strengths]
         told = bag._replace(outside=True), over.bare(problem), trees
         errors, off, square, mass, squares = over.in_step(rows, read, [_asked(_errors, told)])[0].T
         best = int(np.argmin(errors))
@@ -137,12 +138,12 @@ def _choose_strength(options: Estimator, rows: Any, begun: Begun, read: Any) -> 
         error = np.sqrt(max(square[best] - 2.0 * mean * off[best] + mean**2 * squares[0], 0.0)) / mass[0]
         best = best if mean > error else 0
         temperature = 1.0
-        if problem.is_classification:
+        if problem.is_classification and problem.leaves == "constant":
             losses = over.in_step(rows, read, [_asked(_tempered, (*told[:2], trees[best]))])[0]
             temperature = TEMPERATURES[int(np.argmin(losses))]
     except KeyboardInterrupt:  # what comes next ends soon, too
         return
-    fits.set_attributes(options, {"leaf_shrinkage_": STRENGTHS[best], "leaf_temperature_": temperature})
+    fits.set_attributes(options, {"leaf_shrinkage_": strengths[best], "leaf_temperature_": temperature})
 
 
 def _asked(question: Callable[..., Any], told: Any) -> Any:
@@ -159,7 +160,7 @@ def _errors(rows: records.Rows, first: int, told: tuple[Any, TreeProblem, Sequen
     kept = w > 0.0
     X, Y, w = rows.X[kept], rows.Y[kept], w[kept]
     leaf = trees[0].apply(X)  # shrunk trees have the same splits
-    errors = np.array([errors_of(problem, Y, tree.outputs(X, leaf)) for tree in trees])
+    errors = np.array([errors_of(problem, Y, shares_of(tree, tree.outputs(X, leaf))) for tree in trees])
     gains = errors[0] - errors
     count = len(trees)
     mass, squares = np.full(count, w.sum()), np.full(count, np.sum(w**2))

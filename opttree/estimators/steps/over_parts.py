@@ -14,21 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.estimators import bridge
-from opttree.estimators.recipe import Estimator, Fit
+from opttree.estimators.recipe import Estimator, Fit, TreeKind
 from opttree.estimators.steps import fit as fits
 from opttree.estimators.steps.model import as_forest, described
 from opttree.estimators.steps.shrink import strength_of
 from opttree.kernels import records
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree, replace as with_fields
-from opttree.runtime.clock import seconds_left
+from opttree.runtime.clock import due_at, now, seconds_left
 from opttree.statement import TreeProblem
-from opttree.statement.shrinkage import NodeMoments, tempered
+from opttree.statement.shrinkage import NodeMoments, Softened, tempered
 from opttree.tables.parts import Read, Rows
 
 Floats = NDArray[np.float64]
 BINS = 256  # of each feature, for axis-aligned splits
-DEPTH = 6  # of boosted trees
 ITERATIONS = 10  # of L-BFGS on a soft tree, for each pass that is asked for
 ITERATIONS_AT_SCALE = 5  # the same at each scale of the gates of a tree of GET
 OF_ROWS = ("oob_prediction_", "_pool", "_outside_errors", "_mean_variance")  # of a forest's training rows
@@ -67,32 +66,31 @@ def told_options(options: Estimator) -> str:
 
 
 def over_boosted(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
-    """A sum of trees of single features over all rows."""
+    """A sum of trees over all rows, of each kind in turn that ``base`` allows: the one of the lowest held-out loss.
+    Trees of single features with constant leaves come first, and other kinds end early where they are behind.
+    """
     record, ensembles = begun.record, bridge.solvers.ensembles
-    problem = record.problem
-    solver = ensembles.BoostingOverParts(
-        rows,
-        read,
-        problem.restated(depth=options.max_depth or DEPTH, min_leaf=options.min_samples_leaf),
-        edges_of(problem.X),
-        options.n_estimators,
-        options.learning_rate,
-        options.subsample,
-        options.validation_fraction,
-        options.n_iter_no_change,
-        seed=0 if record.seed is None else record.seed,
-        count=begun.census.used,
-    )
-    trees: list[Tree] = []
-    losses, offset = [np.inf], np.zeros(problem.n_outputs)
+    problem, held = record.problem, options.validation_fraction is not None
+    kinds = options.recipe.kinds(options)[::-1]
+    runs: dict[Any, Any] = {}
     with suppress(KeyboardInterrupt):
-        for trees, losses, offset in solver.grown():  # noqa: B007
-            _said(options, len(trees), losses[-1], rows)
+        for number, kind in enumerate(kinds):
+            rival = tuple(
+                min((run.early(count) for run in runs.values()), default=np.inf) for count in ensembles.boosting.EARLY
+            )
+            run = ensembles.boosting.Run(np.zeros(problem.n_outputs), held)
+            with due_at(now() + seconds_left() / (len(kinds) - number)):
+                for trees, losses, run.offset in _boosted(options, rows, begun, read, kind).grown():
+                    run.trees, run.losses = trees[: len(losses) - 1], losses[1:]
+                    runs[kind.name] = run
+                    _said(options, run.count, losses[-1], rows)
+                    if runs.keys() != {kind.name} and held and run.gives_up(rival):
+                        break
     rows.watch = None
-    if len(losses) < 2:
+    if not runs:
         return
-    run = ensembles.boosting.Run(offset, options.validation_fraction is not None)
-    run.trees, run.losses = trees[: len(losses) - 1], losses[1:]
+    base = min(runs, key=lambda kind: runs[kind].losses[runs[kind].count - 1])
+    run = runs[base]
     step = ensembles.Boosting(learning_rate=options.learning_rate)._step(problem, [run])
     model = record.scaling.unscale(step.tree)
     model = as_forest(model, problem.n_outputs).with_spread(options.forest_.trees[0].spread)
@@ -100,10 +98,37 @@ def over_boosted(options: Estimator, rows: Rows, begun: Begun, read: Any, passes
         "result_": replace(options.result_, tree=step.tree, objective=objective_of(step.tree, problem, rows, read)),
         "validation_loss_": float(run.losses[run.count - 1]),
         "n_estimators_": len(model.trees),
-        "base_": "cart",
+        "base_": base,
         "begins_linear_": False,
     }
     fits.set_attributes(options, {**found, **described(options, record, {"forest_": model})})
+
+
+def _boosted(options: Estimator, rows: Rows, begun: Begun, read: Any, kind: TreeKind) -> Any:
+    """The solver of a kind of trees over all rows: of single features and constant leaves, all rows choose the splits,
+    of others the sample.
+    """
+    record, ensembles = begun.record, bridge.solvers.ensembles
+    seed, used = 0 if record.seed is None else record.seed, begun.census.used
+    problem = record.problem.restated(depth=kind.depth, leaves=kind.leaves)
+    if kind.from_bins:
+        return ensembles.BoostingOverParts(
+            rows,
+            read,
+            problem.restated(min_leaf=options.min_samples_leaf),
+            edges_of(problem.X),
+            options.n_estimators,
+            options.learning_rate,
+            options.subsample,
+            options.validation_fraction,
+            options.n_iter_no_change,
+            seed=seed,
+            count=used,
+        )
+    numbers = begun.sample[np.asarray(record.rows.weight) > 0.0]
+    return ensembles.BoostingFromSample(
+        rows, read, problem, numbers, kind.solver, seed=seed, count=used, min_leaf=options.min_samples_leaf
+    )
 
 
 def over_tree(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: int, checkpoint: Any) -> None:
@@ -226,6 +251,8 @@ def shrunk_by(strength: float, problem: TreeProblem, tree: Tree, sums: Any, n_ro
     """A tree whose leaves are shrunk towards their parents, by the sums over ``n_rows`` rows at its leaves."""
     if not strength:
         return tree
+    if tree.classes is not None and tree.linear_leaves:
+        return Softened(tree).shrunk(strength)
     grams, products = sums.mass[:, None, None], sums.sums[:, None, :]
     if problem.leaves == "linear":
         used = problem.n_features + 1

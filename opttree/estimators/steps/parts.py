@@ -164,14 +164,12 @@ def _refuse(options: Estimator, checkpoint: Any) -> None:
     elif kind == "soft":
         allowed = {"preset": ("default",), "min_samples_leaf": (1,)}
     elif kind == "boosted":
-        allowed = {"base": ("auto", "cart"), "loss": ("squared", "log"), "monotonic_cst": (None,)}
+        allowed = {"loss": ("squared", "log"), "monotonic_cst": (None,)}
     for option, values in allowed.items():
         value = getattr(options, option, values[0])
         if not any(value is one or (isinstance(value, str) and value == one) for one in values):
             words = " or ".join(map(repr, values))
             raise ValueError(f"{option} must be {words} for a table in parts; got {value!r}")
-    if kind in ("tree", "smooth") and options.leaves == "linear" and not is_regressor(options):
-        raise ValueError("leaves must be 'constant' for classes of a table in parts; got 'linear'")
 
 
 @contextmanager

@@ -165,9 +165,13 @@ def answer_fold(
     leaf = moments.tree.apply(held_out)  # the shrunk trees have its splits
     for number, strength in enumerate(strengths_of(parts.problem)):
         tree = moments.shrunk(strength)
-        scores = tree.outputs(held_out, leaf)
-        answers[number, held] = softmax(scores, axis=1) if tree.link == "softmax" else scores
+        answers[number, held] = shares_of(tree, tree.outputs(held_out, leaf))
     return True
+
+
+def shares_of(tree: Tree, outputs: Floats) -> Floats:
+    """Numbers, or probabilities of classes, from the outputs of a tree (n, K)."""
+    return softmax(outputs, axis=1) if tree.link == "softmax" else outputs
 
 
 def shrunk_scores(fitted: Estimator, X: Any, y: Any, weight: Floats, held_out: Any) -> dict[float, tuple[float, float]]:

@@ -120,6 +120,75 @@ def linear_sums(rows, group, grams, products):
 
 
 @kernel()
+def exact_moments(X, Y, w, leaf, unit, rows, G, c, low, high):
+    """Add the rows of positive weight to their leaves: numbers of rows (L,), Gram matrices ``G (L, q, q)`` of features
+    and a one (lower halves), products with the outcomes ``c (L, K, used)``, and the range of the outcomes (L, K). With
+    q of 1 the one alone counts. Each product is rounded to a multiple of ``1 / unit``, a power of two, so that sums
+    have no error while they are below ``2^53 / unit``: then it does not matter how the rows are cut into parts.
+    """
+    p, used = X.shape[1], c.shape[2]
+    x = np.ones(p + 1)
+    for i in range(w.size):
+        if w[i] <= 0.0:
+            continue
+        t = leaf[i]
+        rows[t] += 1
+        if used > 1:
+            x[:p] = X[i]
+        first = p + 1 - used
+        for a in range(used):
+            wa, row = w[i] * x[first + a] * unit, G[t, a]
+            for b in range(a + 1):
+                row[b] += np.rint(wa * x[first + b]) / unit
+            for k in range(Y.shape[1]):
+                c[t, k, a] += np.rint(wa * Y[i, k]) / unit
+        for k in range(Y.shape[1]):
+            low[t, k], high[t, k] = min(low[t, k], Y[i, k]), max(high[t, k], Y[i, k])
+
+
+@kernel()
+def softmax_sums(rows, group, wanted, leaves, losses, gradients, hessians):
+    """Of the rows of each wanted leaf with scores of classes: the cross-entropy (L,), its gradient (L, K, p + 1), and
+    what bounds its Hessian (L, C, q, q): for each class the Gram matrix of features and a one by its probabilities, or,
+    where C is 1, by the largest.
+    """
+    order, start = group
+    values, coefs = leaves.values, leaves.coefs
+    K, p = values.shape[1], rows.X.shape[1]
+    for t in range(start.size - 1):
+        own = order[start[t] : start[t + 1]]
+        if not wanted[t]:
+            continue
+        shares, largest = np.empty((K, own.size)), np.zeros(own.size)
+        for e in range(own.size):
+            i = own[e]
+            x, label, top, total = rows.X[i], np.int64(rows.Y[i, 0]), -np.inf, 0.0
+            for k in range(K):
+                score = values[t, k]
+                for j in range(p):
+                    score += coefs[t, k, j] * x[j]
+                shares[k, e] = score
+                top = max(top, score)
+            losses[t] -= rows.weight[i] * (shares[label, e] - top)
+            for k in range(K):
+                shares[k, e] = np.exp(shares[k, e] - top)
+                total += shares[k, e]
+            losses[t] += rows.weight[i] * np.log(total)
+            for k in range(K):
+                shares[k, e] *= rows.weight[i] / total
+                largest[e] = max(largest[e], shares[k, e])
+        if hessians.shape[1] == 1:
+            add_weighted_gram(rows.X, own, largest, hessians[t, 0])
+        for k in range(K):
+            if hessians.shape[1] > 1:
+                add_weighted_gram(rows.X, own, shares[k], hessians[t, k])
+            for e in range(own.size):
+                if np.int64(rows.Y[own[e], 0]) == k:
+                    shares[k, e] -= rows.weight[own[e]]
+            _weighted_sum(rows.X, own, shares[k], gradients[t, k])
+
+
+@kernel()
 def in_bins(X, edges):
     """Codes (p, n) uint8 of the features: the bins of `bin_of` for ``edges (p, bins - 1)``."""
     codes = np.empty((X.shape[1], X.shape[0]), np.uint8)
