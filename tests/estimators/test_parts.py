@@ -218,6 +218,16 @@ def test_what_does_not_add_up_is_refused():
         opttree.TAOForestRegressor(kind="stacked").fit_chunks(rows, sample_rows=400)
 
 
+@pytest.mark.parametrize("make", [opttree.TAORegressor, opttree.BoostedTreesRegressor, opttree.SRTRegressor])
+def test_rows_of_positive_weight_that_a_sample_would_miss_are_in_it(make):
+    weight = np.zeros(3000)
+    weight[100:3000:29] = 1.0  # a sample of 60 has two of them, more or less
+    weight[700:] = 0.0
+    model = make(random_state=0).fit_chunks(opttree.Rows((X, y, weight), rows=400), sample_rows=60, epochs=1)
+    used = weight > 0.0
+    assert model.score(X[used], y[used]) > 0.0
+
+
 def test_gradients_take_the_same_table():
     model = opttree.GETRegressor(2, random_state=0).fit_chunks(opttree.Rows((X, y), rows=700), sample_rows=SAMPLE)
     assert model.n_rows_ == 3000

@@ -43,6 +43,7 @@ PASSES = 3
 HEAVY = ("tree_", "forest_", "result_", "_stream")  # fitted attributes that reading rows does not need
 GO_ON = {"tree": over_tree, "smooth": over_smooth, "soft": over_soft, "forest": over_forest, "boosted": over_boosted}
 FEWEST = 2000  # rows of a forest's sample: fewer have trees of several kinds
+LIKELY = 100  # expected rows of positive weight in a sample, below which more are taken besides
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) ->
     """What there is after the fit to a sample, or at a checkpoint, if there is one."""
     numbers = is_regressor(options)
     found = list(rows.each(_census, numbers))
-    census, also, labels = _taken_together(options, found, numbers)
+    census, also, labels = _taken_together(options, found, numbers, sample_rows)
     if checkpoint is not None and Path(checkpoint).exists():
         with Path(checkpoint).open("rb") as file:
             told, attributes, begun = pickle.load(file)
@@ -238,7 +239,8 @@ def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) ->
 
 class _Seen(NamedTuple):
     """Of a part: rows, those of positive weight, the weight of each label or of all rows, the labels, the places of
-    rows that hold a label or a column's blank for the first time, the columns with blanks, and a checksum.
+    rows that hold a label or a column's blank for the first time, the columns with blanks, a checksum, and, where
+    others have none, the places of some rows of positive weight.
     """
 
     rows: int
@@ -250,6 +252,7 @@ class _Seen(NamedTuple):
     blank: NDArray[np.intp]
     blank_first: NDArray[np.intp]
     digest: int
+    weighty: NDArray[np.intp]
 
 
 def _census(part: Read, number: int, numbers: bool) -> _Seen:
@@ -276,7 +279,8 @@ def _census(part: Read, number: int, numbers: bool) -> _Seen:
     places = blank[:, columns].argmax(axis=0) if blank is not None and len(columns) else np.zeros(0, np.intp)
     table = X.select_dtypes("number").to_numpy(np.float64) if hasattr(X, "select_dtypes") else np.asarray(X)
     used, digest = int(np.count_nonzero(weight)), (_bits(table) + 3 * _bits(y)) % 2**64
-    return _Seen(n, used, mass, counts, labels, first, columns, places, digest)
+    weighty = np.flatnonzero(weight)[:LIKELY] if used < n else np.zeros(0, np.intp)
+    return _Seen(n, used, mass, counts, labels, first, columns, places, digest, weighty)
 
 
 def _bits(values: NDArray[Any]) -> int:
@@ -287,10 +291,10 @@ def _bits(values: NDArray[Any]) -> int:
 
 
 def _taken_together(
-    options: Estimator, seen: list[_Seen], numbers: bool
+    options: Estimator, seen: list[_Seen], numbers: bool, most: int
 ) -> tuple[Census, NDArray[np.int64], list[Any]]:
-    """The census of all parts; the numbers of rows that the sample must have, the first of each label, and of the
-    blanks of each column; the labels.
+    """The census of all parts; the numbers of rows that a sample of at ``most`` so many rows must have, the first of
+    each label, and of the blanks of each column, and some of positive weight where these are rare; the labels.
     """
     firsts = np.concatenate([[0], np.cumsum([one.rows for one in seen])])
     also: dict[Any, int] = {}
@@ -317,7 +321,10 @@ def _taken_together(
         raise ValueError(f"weights must be positive for some rows; got a sum of {total:g}")
     digest = sum(one.digest for one in seen) % 2**64
     census = Census(int(firsts[-1]), sum(one.used for one in seen), total, weights, digest)
-    return census, np.array(sorted(set(also.values())), np.int64), sorted(masses)
+    taken = set(also.values())
+    if census.used * most < LIKELY * census.n_rows:  # a sample would have few rows of positive weight, or none
+        taken |= {int(first + place) for first, one in zip(firsts, seen, strict=False) for place in one.weighty}
+    return census, np.array(sorted(taken), np.int64), sorted(masses)
 
 
 def _as_they_are(part: Read) -> records.Rows:
