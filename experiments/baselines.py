@@ -1,18 +1,20 @@
 """Other libraries' methods with what protocols vary, or leave to the method: how deep AdaBoost's trees are, when
-boosting stops, the options of a random forest.
+boosting stops, the options of a random forest; and those whose classes are not scikit-learn's in form.
 """
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.ensemble import AdaBoostClassifier, AdaBoostRegressor, RandomForestRegressor
 from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import KBinsDiscretizer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from experiments.methods import estimator_class
@@ -112,6 +114,82 @@ class StoppedLGBMRegressor(_StoppedRegressor):
 
         model = kind(num_leaves=2**self.max_depth - 1, verbose=-1, **self._shared())
         return model.fit(X, y, eval_set=held_out, callbacks=[early_stopping(PATIENCE, verbose=False)])
+
+
+class TabNetStoppedRegressor(RegressorMixin, BaseEstimator):
+    """TabNet (pytorch-tabnet) with its own sizes, on standardised columns, stopped where the error on a fifth of the
+    rows, held out, gets no lower in `PATIENCE` epochs.
+    """
+
+    def __init__(self, max_epochs: int = 200, *, random_state: int = 0) -> None:
+        self.max_epochs = max_epochs
+        self.random_state = random_state
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> TabNetStoppedRegressor:
+        """Fit to four fifths of the rows."""
+        from pytorch_tabnet.tab_model import TabNetRegressor
+
+        self.units_ = [StandardScaler().fit(part) for part in (X, np.reshape(y, (-1, 1)))]
+        both = self.units_[0].transform(X), self.units_[1].transform(np.reshape(y, (-1, 1)))
+        X, valid_X, Y, valid_Y = train_test_split(*both, test_size=HELD_OUT, random_state=self.random_state)
+        self.model_ = TabNetRegressor(seed=self.random_state, verbose=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.model_.fit(X, Y, eval_set=[(valid_X, valid_Y)], max_epochs=self.max_epochs, patience=PATIENCE)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """The network's answers, in the units of y."""
+        return self.units_[1].inverse_transform(self.model_.predict(self.units_[0].transform(X))).ravel()
+
+
+class HHCARTRegressor(RegressorMixin, BaseEstimator):
+    """HHCART (scikit-obliquetree): each node looks for axis-aligned splits of its rows and of their reflection by a
+    Householder matrix of the first principal component.
+    """
+
+    def __init__(self, max_depth: int | None = None) -> None:
+        self.max_depth = max_depth
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> HHCARTRegressor:
+        """Grow the tree."""
+        from scikit_obliquetree.HHCART import HouseHolderCART
+        from scikit_obliquetree.segmentor import MSE, MeanSegmentor
+
+        self.model_ = HouseHolderCART(MSE(), MeanSegmentor(), max_depth=self.max_depth)
+        self.model_.fit(X, y)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """The means at the leaves."""
+        return np.asarray(self.model_.predict(X), np.float64)
+
+
+class DL85QuantileClassifier(ClassifierMixin, BaseEstimator):
+    """Optimal trees by DL8.5 (pytrees-rs) on indicators of quantile bins of columns, five as in GradTree's paper."""
+
+    def __init__(self, max_depth: int = 4, *, bins: int = 5, time_limit: float = 600.0) -> None:
+        self.max_depth = max_depth
+        self.bins = bins
+        self.time_limit = time_limit
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> DL85QuantileClassifier:
+        """Search; what there is at the time limit stays."""
+        from pytrees import DL85Classifier
+
+        self.binner_ = KBinsDiscretizer(
+            self.bins, encode="onehot-dense", strategy="quantile", quantile_method="averaged_inverted_cdf"
+        )
+        self.classes_, code = np.unique(y, return_inverse=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of bins that are empty
+            Z = self.binner_.fit_transform(X)
+        self.model_ = DL85Classifier(max_depth=self.max_depth, min_sup=1, max_time=self.time_limit).fit(Z, code)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """The most frequent classes at the leaves."""
+        return self.classes_[np.asarray(self.model_.predict(self.binner_.transform(X)), np.intp)]
 
 
 class TunedRandomForestRegressor(RegressorMixin, BaseEstimator):

@@ -64,6 +64,9 @@ METHODS: dict[str, Entry] = {  # other libraries'
     "perpetual": Entry(
         "perpetual:PerpetualRegressor", "perpetual:PerpetualClassifier", "perpetual", seed="seed", threads="num_threads"
     ),
+    "tabnet": Entry("experiments.baselines:TabNetStoppedRegressor", needs="pytorch-tabnet", threads=""),
+    "hhcart": Entry("experiments.baselines:HHCARTRegressor", needs="scikit-obliquetree", seed="", threads=""),
+    "dl85": Entry(classifier="experiments.baselines:DL85QuantileClassifier", needs="pytrees-rs", seed="", threads=""),
     "explainable-boosting": Entry(
         "interpret.glassbox:ExplainableBoostingRegressor",
         "interpret.glassbox:ExplainableBoostingClassifier",
