@@ -96,6 +96,9 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     if seed is None:
         seed = int(np.random.default_rng().integers(2**31 - 1))
     signs = monotone_signs(options)
+    if signs is not None and problem.n_outputs > (2 if problem.is_classification else 1):
+        what = "classes" if problem.is_classification else "outputs"
+        raise ValueError(f"monotonic_cst is for one number or two classes; y has {problem.n_outputs} {what}")
     kinds = tree_kinds(options, signs, fit.valid)
     held_out = options.validation_fraction is not None or fit.valid is not None
     linear = (
@@ -214,6 +217,11 @@ class _BoostedTrees(ForestModel):
     split_penalty: float = groups.split_penalty(1e-6)
     l1_ratio: float = groups.l1_ratio(0.0)
     min_samples_leaf: int = groups.min_samples_leaf()
+    monotonic_cst: Any = option(
+        None,
+        """For each column 1, -1 or 0, or a dict of these by name: predictions, of two classes the probability of the
+        second, must increase with it, decrease or either, as in scikit-learn. With ``base`` "auto" or "cart".""",
+    )
 
 
 @estimator(
@@ -270,11 +278,6 @@ class BoostedTreesRegressor(RegressionTree, _BoostedTrees):
 
     loss: Any = loss_option()
     quantile: float = quantile_option()
-    monotonic_cst: Any = option(
-        None,
-        """For each column 1, -1 or 0, or a dict of these by name: predictions must increase with it, decrease or
-        either, as in scikit-learn. With ``base`` "auto" or "cart", for one number.""",
-    )
 
 
 @estimator("boosted")

@@ -128,7 +128,10 @@ class Boosting(Solver):
             return "boosting needs trees of depth 1 or more; the problem allows 0"
         if problem.float32_refusal is not None:
             return problem.float32_refusal
-        y = np.zeros((problem.n_samples, problem.n_outputs)) if problem.is_classification else problem.y
+        if self._is_twin(problem) and problem.n_outputs > 2:
+            return f"monotone trees are for one number or two classes; the problem has {problem.n_outputs} classes"
+        outputs = 1 if self._is_twin(problem) else problem.n_outputs
+        y = np.zeros((problem.n_samples, outputs)) if problem.is_classification else problem.y
         return self.base.refusal(problem.with_rows(problem.X, y, problem.sample_weight, loss="squared"))
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
@@ -231,7 +234,25 @@ class Boosting(Solver):
             Function of weights (n,), targets (n, K) and random numbers; it returns a tree.
         """
         quick = getattr(self.base, "quick_trees", None)
-        return self._stated(train) if quick is None else quick(train, self.subsample)
+        if quick is None:
+            return self._stated(train)
+        if not self._is_twin(train):
+            fit: Callable[[Floats, Floats, Rng], Tree] = quick(train, self.subsample)
+            return fit
+        second = quick(
+            train.with_rows(train.X, np.zeros(train.n_samples), train.sample_weight, loss="squared"), self.subsample
+        )
+
+        def twin(weights: Floats, targets: Floats, rng: Rng) -> Tree:
+            tree = second(weights, targets[:, 1:], rng)
+            both = np.column_stack([-tree.values[:, 0], tree.values[:, 0]])
+            return Tree(tree.children, tree.A, tree.b, both)
+
+        return twin
+
+    def _is_twin(self, problem: TreeProblem) -> bool:
+        """Whether trees are monotone and for classes: of two, the scores are opposite numbers."""
+        return problem.is_classification and getattr(self.base, "monotone", None) is not None
 
     def _stated(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
         """A function that fits a tree by any solver, on a separate problem."""

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from opttree import BoostedTreesRegressor, ORTRegressor
+from opttree import BoostedTreesClassifier, BoostedTreesRegressor, ORTRegressor
 
 
 def rises(model, frame, column, sign=1):
@@ -41,6 +41,31 @@ def test_boosted_trees_can_be_monotone():
             clone(free).set_params(monotonic_cst=wrong).fit(frame, y)
     with pytest.raises(ValueError, match="needs base='auto' or 'cart'"):
         BoostedTreesRegressor("oblique", monotonic_cst=[1]).fit(frame[["down"]], y)
+
+
+def test_the_probability_of_the_second_of_two_classes_can_be_monotone():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(rng.random((500, 2)), columns=["up", "down"])
+    margin = 2 * frame["up"] - 2 * frame["down"] + np.sin(9 * frame["up"]) + 0.7 * rng.normal(size=500)
+    y = np.where(margin > 0.0, "yes", "no")
+
+    class Margin:
+        def __init__(self, model):
+            self.predict = lambda rows: model.predict_proba(rows)[:, 1]
+
+    free = BoostedTreesClassifier("cart", n_estimators=40, random_state=0).fit(frame, y)
+    kept = clone(free).set_params(base="auto", monotonic_cst=[1, -1]).fit(frame, y)
+    assert not (rises(Margin(free), frame, "up") and rises(Margin(free), frame, "down", -1))
+    assert rises(Margin(kept), frame, "up")
+    assert rises(Margin(kept), frame, "down", -1)
+    assert kept.score(frame, y) > 0.75
+    np.testing.assert_allclose(kept.predict_proba(frame).sum(axis=1), 1.0)
+    none = clone(free).set_params(monotonic_cst=[0, 0], max_depth=2).fit(frame, y)
+    assert none.score(frame, y) > 0.75
+    with pytest.raises(ValueError, match="monotonic_cst is for one number or two classes; y has 3 classes"):
+        kept.fit(frame, np.digitize(margin, [-0.5, 0.5]))
+    with pytest.raises(ValueError, match="monotonic_cst is for one number or two classes; y has 2 outputs"):
+        BoostedTreesRegressor(monotonic_cst=[1, -1]).fit(frame, np.column_stack([margin, margin]))
 
 
 @pytest.mark.long
