@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from opttree.estimators.steps.solve import keep_last, run
 from opttree.estimators.steps.units import spread
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.methods.table import estimator
+from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.losses import Loss
@@ -68,12 +70,37 @@ def tree_kinds(options: Estimator, signs: tuple[int, ...] | None = None, valid: 
     return found
 
 
+def goes_on(options: Estimator) -> bool:
+    """Whether trees are added to those of an earlier fit."""
+    return bool(options.warm_start and getattr(getattr(options, "forest_", None), "starts", None))
+
+
+def _begun(options: Estimator, fit: Fit) -> tuple[tuple[Tree, ...], ...]:
+    """The trees of each ensemble that there is, in the units of the problem."""
+    forest, problem = options.forest_, fit.problem
+    labels = [[] if known is None else np.asarray(known).tolist() for known in (forest.classes, problem.classes)]
+    there = forest.trees[0].n_features, forest.n_outputs
+    if there != (problem.n_features, problem.n_outputs) or labels[0] != labels[1]:
+        raise ValueError(
+            f"warm_start needs the columns, outputs and classes of the first fit; got {problem.n_features} columns and "
+            f"{problem.n_outputs} outputs for {there[0]} and {there[1]}, or other classes"
+        )
+    trees = iter([fit.scaling.scale(tree) for tree in forest.trees])
+    return tuple(tuple(islice(trees, count)) for count, _start in forest.starts)
+
+
 def leaves_of(options: Estimator) -> Any:
     """The kind of the problem's leaves."""
     return "constant" if isinstance(stated_loss(options, np.ones(1)), Loss) else options.leaves
 
 
 def _check(options: Estimator) -> None:
+    counts = [count for count, _start in options.forest_.starts or ()] if goes_on(options) else [0]
+    if counts and options.n_estimators < max(counts):
+        raise ValueError(
+            f"n_estimators must be at least the {max(counts)} trees that there are, with warm_start=True; got "
+            f"{options.n_estimators!r}"
+        )
     for kind in kinds_of(options):
         _boosting(options, kind, None)  # checks the solver's options
 
@@ -92,7 +119,7 @@ def _boosting(options: Estimator, kind: Any, valid: TreeProblem | None, signs: t
 
 def _solve(options: Estimator, fit: Fit) -> Outcome:
     """Solve with each kind of tree that ``base`` allows; keep the model with the lowest held-out loss."""
-    problem, seed = fit.problem, fit.seed
+    problem, seed, more = fit.problem, options._seed if goes_on(options) else fit.seed, goes_on(options)
     if seed is None:
         seed = int(np.random.default_rng().integers(2**31 - 1))
     signs = monotone_signs(options)
@@ -100,6 +127,9 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
         what = "classes" if problem.is_classification else "outputs"
         raise ValueError(f"monotonic_cst is for one number or two classes; y has {problem.n_outputs} {what}")
     kinds = tree_kinds(options, signs, fit.valid)
+    if more:
+        kinds = [kind for kind in kinds if kind.name == options.base_] or kinds[:1]
+        kinds = [kind._replace(solver=replace(kind.solver, begun=_begun(options, fit))) for kind in kinds]
     held_out = options.validation_fraction is not None or fit.valid is not None
     linear = (
         signs is None
@@ -109,7 +139,9 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
         and problem.loss == "squared"
     )
     small = problem.n_samples < FEW_ROWS and problem.n_features <= MOST_FEATURES
-    starts = [None, "cv"] if held_out and linear and small else [None]
+    starts: list[Any] = [None, "cv"] if held_out and linear and small else [None]
+    if more:
+        starts = ["cv"] if options.begins_linear_ else [None]
     share = None if fit.time_limit is None else fit.time_limit / (len(kinds) + len(starts) - 1)
     results: dict[tuple[Any, Any], Any] = {}
     if options.base == "auto" and not small:
@@ -133,9 +165,8 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
             continue
         break
     best = min(results, key=loss)
-    return Outcome(
-        results[best], {"base_": best[0], "begins_linear_": best[1] is not None, "validation_loss_": loss(best)}
-    )
+    found = {"base_": best[0], "begins_linear_": best[1] is not None, "validation_loss_": loss(best), "_seed": seed}
+    return Outcome(results[best], found)
 
 
 def _first_losses(results: Iterable[Any]) -> tuple[float, ...] | None:
@@ -221,6 +252,11 @@ class _BoostedTrees(ForestModel):
         None,
         """For each column 1, -1 or 0, or a dict of these by name: predictions, of two classes the probability of the
         second, must increase with it, decrease or either, as in scikit-learn. With ``base`` "auto" or "cart".""",
+    )
+    warm_start: bool = option(
+        False,
+        """Whether `fit` keeps the trees that there are, with their kind, and goes on from the best number of them up to
+        ``n_estimators``: on the same rows as if that many had been asked for at first, but for rounding.""",
     )
 
 

@@ -113,6 +113,12 @@ class Boosting(Solver):
         above=0,
     )
 
+    begun: tuple[tuple[Tree, ...], ...] = option(
+        (),
+        """The trees of each ensemble of an earlier run, as its forest has them, to go on from under the same seed and
+        options: only missing ones are grown.""",
+    )
+
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes differentiable losses, if ``base`` takes the problem under squared loss."""
         loss = problem.loss_function
@@ -139,7 +145,7 @@ class Boosting(Solver):
         yield from at_hand(problem, start)
         share = self.validation if problem.n_samples > 1 else None
         given = self.validation if isinstance(self.validation, TreeProblem) else None
-        repeats = (
+        repeats = len(self.begun) or (
             1
             if share is None or given is not None
             else self.repeats or (REPEATS if problem.n_samples < FEW_ROWS else 1)
@@ -149,13 +155,18 @@ class Boosting(Solver):
         def grown() -> Generator[None, Any, Termination]:
             termination, ridge = Termination.ITERATION_LIMIT, self.ridge
             if ridge == "cv":
-                ridge = yield from best_ridge(problem, rng.spawn(1)[0])
+                own = rng.spawn(1)[0]  # where trees are there, so is the linear model
+                ridge = 0.0 if self.begun else (yield from best_ridge(problem, own))
             for start_rng in [rng] if repeats == 1 else rng.spawn(repeats):
                 if share is None or isinstance(share, TreeProblem):
                     train, valid = problem, given
                 else:
                     train, valid = problem.split(share, start_rng)
+                begun = self.begun[len(runs)] if self.begun else ()
                 runs.append(Run(starting_scores(train), valid is not None, repeats == 1))
+                if begun:
+                    share_of_one = sum(map(len, self.begun)) / (repeats * len(begun))
+                    runs[-1].trees += self._alone(begun, share_of_one, runs[-1].offset)
                 termination = yield from self._grown(runs[-1], train, valid, start_rng, ridge)
             return termination
 
@@ -175,15 +186,22 @@ class Boosting(Solver):
         scores = [np.tile(run.offset, (part.n_samples, 1)) for part in parts]
         alone = mean_loss(parts[-1], scores[-1])
         fit = self.of_rows(train)
-        for number in range(self.n_trees):
-            if number == 0 and ridge is not None:
+        known = len(run.trees)
+        rng.spawn(max(known - (ridge is not None), 0))  # those of the trees that are there
+        for number in range(max(self.n_trees, known)):
+            if number < known:
+                tree = run.trees[number]
+            elif number == 0 and ridge is not None:
                 tree = self._linear(train, run.offset, ridge)
             else:
                 tree = fit(*working_targets(train, scores[0]), rng.spawn(1)[0])
-            run.trees.append(tree)
+            if number >= known:
+                run.trees.append(tree)
             for part, sums in zip(parts, scores, strict=True):
                 sums += self.learning_rate * tree.outputs(part.X)
             run.losses.append(mean_loss(parts[-1], scores[-1]))
+            if number < known:
+                continue
             yield None
             if valid is not None and valid.is_classification and run.losses[-1] < NEGLIGIBLE * alone:
                 return Termination.STALLED
@@ -192,6 +210,13 @@ class Boosting(Solver):
             if valid is not None and len(run.losses) - 1 - int(np.argmin(run.losses)) >= self.patience:
                 return Termination.STALLED
         return Termination.ITERATION_LIMIT
+
+    def _alone(self, trees: Sequence[Tree], share: float, offset: Floats) -> list[Tree]:
+        """Trees of an ensemble as they were before `_step`, but for rounding."""
+        scale = self.learning_rate * len(trees) * share
+        still, unit = np.zeros(trees[0].n_features), np.ones(trees[0].n_features)
+        alone = [tree.unscale(still, unit, -offset * share / scale, 1.0 / scale) for tree in trees]
+        return [with_fields(tree, classes=None) for tree in alone]
 
     def _linear(self, train: TreeProblem, offset: Floats, ridge: float) -> Tree:
         """The linear model less the constant, so large that the learning rate brings it back to its size."""

@@ -1,12 +1,15 @@
 """Boosted trees."""
 
+import pickle
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import train_test_split
 
-from opttree import BoostedTreesRegressor, TAORegressor, TreeProblem
+from opttree import BoostedTreesClassifier, BoostedTreesRegressor, TAORegressor, TreeProblem
 from solvers import TAO, Boosting, solve
 
 
@@ -86,3 +89,29 @@ def test_a_first_kind_without_a_held_out_loss_is_no_rival():
     X = rng.normal(size=(60_000, 60))
     model = BoostedTreesRegressor(random_state=0, time_limit=0.1).fit(X, X[:, 0])
     assert model.n_estimators_ >= 1
+
+
+@pytest.mark.parametrize("rows", [300, 1500])
+@pytest.mark.parametrize("classes", [False, True])
+def test_a_warm_start_goes_on_as_if_more_trees_had_been_asked_for(rows, classes):
+    X, y = make_friedman1(rows, noise=1.0, random_state=0)
+    y = np.digitize(y, [12.0, 17.0]) if classes else y
+    make = partial(BoostedTreesClassifier if classes else BoostedTreesRegressor, random_state=0)
+    answer = "predict_proba" if classes else "predict"
+    for base in ("cart", "axis"):
+        whole = make(n_estimators=25, base=base).fit(X, y)
+        model = make(n_estimators=9, base=base, warm_start=True).fit(X, y)
+        few = getattr(model, answer)(X)
+        model.set_params(n_estimators=25).fit(X, y)
+        if model.begins_linear_ != whole.begins_linear_:  # which nine trees had chosen
+            continue
+        np.testing.assert_allclose(getattr(model, answer)(X), getattr(whole, answer)(X), rtol=1e-9, atol=1e-9)
+        assert np.abs(getattr(model, answer)(X) - few).max() > 1e-3
+        assert model.n_estimators_ == whole.n_estimators_ > 9
+        again = getattr(pickle.loads(pickle.dumps(model)).fit(X, y), answer)(X)
+        np.testing.assert_allclose(again, getattr(model, answer)(X), rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match=r"n_estimators must be at least the \d+ trees that there are"):
+        model.set_params(n_estimators=1).fit(X, y)
+    with pytest.raises(ValueError, match="warm_start needs the columns, outputs and classes of the first fit"):
+        model.set_params(n_estimators=40).fit(X[:, :4], y)
+    assert make(n_estimators=5, warm_start=True, base="cart").fit(X, y, eval_set=(X, y)).n_estimators_ <= 5

@@ -165,7 +165,7 @@ def _refuse(options: Estimator, checkpoint: Any) -> None:
     elif kind == "soft":
         allowed = {"preset": ("default",), "min_samples_leaf": (1,)}
     elif kind == "boosted":
-        allowed = {"loss": ("squared", "log"), "monotonic_cst": (None,)}
+        allowed = {"loss": ("squared", "log"), "monotonic_cst": (None,), "warm_start": (False,)}
     for option, values in allowed.items():
         value = getattr(options, option, values[0])
         if not any(value is one or (isinstance(value, str) and value == one) for one in values):
