@@ -233,6 +233,18 @@ def test_the_search_for_the_depth_chooses_the_strength_too(rows):
 
 
 @pytest.mark.parametrize("leaves", ["constant", "linear"])
+@pytest.mark.parametrize("rare", [-1, 2])  # before the other classes in their order, and after them
+def test_a_search_for_the_depth_takes_classes_of_one_row(leaves, rare):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    y = (X[:, 0] > 0.0).astype(int)
+    y[5] = rare
+    model = TAOClassifier("cv", leaves=leaves, leaf_shrinkage="cv", random_state=0).fit(X, y)
+    assert model.predict_proba(X).shape == (120, 3)
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
 def test_single_trees_are_not_overconfident(leaves):
     """The log loss on new rows is lower than without, and no label of constant leaves is changed by the temperature."""
     X, y = make_friedman1(900, n_features=8, noise=2.0, random_state=0)

@@ -192,10 +192,12 @@ def shrunk_scores(fitted: Estimator, X: Any, y: Any, weight: Floats, held_out: A
     scores = {}
     for strength in strengths_of(problem):
         trial.tree_ = scaling.unscale(moments.shrunk(strength))
-        if problem.is_classification:
-            Z = read_new(fitted, rows)
-            Y = np.searchsorted(np.asarray(problem.classes), truth).reshape(-1, 1).astype(np.float64)
-            errors = errors_of(problem, Y, trial.tree_.predict_proba(Z))
+        if problem.is_classification:  # rows of classes that the fit has not seen are wrong under any strength
+            classes = np.asarray(problem.classes)
+            known = np.isin(truth, classes)
+            Y = np.searchsorted(classes, truth[known]).reshape(-1, 1).astype(np.float64)
+            errors = np.zeros(len(truth))
+            errors[known] = errors_of(problem, Y, trial.tree_.predict_proba(read_new(fitted, rows))[known])
         else:
             off = (trial.predict(rows) - truth).reshape(len(truth), -1) / scaling.y_scale
             errors = np.sum(off**2, axis=1)
