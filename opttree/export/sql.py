@@ -1,4 +1,4 @@
-"""SQL: a model as one query, of `CASE WHEN` and arithmetic alone."""
+"""SQL: a model as one query, of `CASE WHEN`, arithmetic, and tables of the leaves of large trees."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     """
     saved = as_saved(model)
     inside = as_read(saved.tree)
-    query = Query(table, keep)
+    trees = [inside] if isinstance(inside, Tree) else inside.trees
+    query = Query(table, keep, ordered=any(map(_is_looked_up, trees)))
     x, ok = _columns(query, saved, inside)
     scores = _scores(query, inside, x)
     if inside.classes is None:
@@ -88,6 +89,8 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
 
 
 LEVELS = 6  # of a tree in one expression: parsers have stacks of their own
+MOST_CONSTANTS = 256  # of a tree's leaves in expressions, which SQLite reads in quadratic time, and those of VALUES not
+MOST_COLUMNS = 1000  # of a table of leaves
 
 
 class Query:
@@ -97,12 +100,15 @@ class Query:
     the table are named with the first: what is no column of it is then no text either, as SQLite would take it for.
     """
 
-    def __init__(self, table: str, keep: Sequence[str]) -> None:
+    def __init__(self, table: str, keep: Sequence[str], *, ordered: bool = False) -> None:
+        """``ordered``: rows are numbered and sorted at the end, since joins may change their order."""
         self.step = "opttree_step_"
         while table.lower().startswith(self.step):
             self.step += "_"
         self.steps = [f"{self.step}0 AS (SELECT * FROM {sql_name(table)})"]
         self.keep = keep
+        self.tables: list[str] = []
+        self.number = own("number", 0) if ordered else ""
         self.counts: dict[str, int] = {}
 
     def entry(self, column: str) -> str:
@@ -112,21 +118,40 @@ class Query:
     def only(self, columns: Sequence[tuple[str, str]]) -> None:
         """Select columns, each an expression and its name, beside those to keep."""
         names = [own("keep", k) for k in range(len(self.keep))]
-        kept = names if len(self.steps) > 1 else map(self.entry, self.keep)
-        whole = [*zip(kept, names, strict=True), *columns] or [("1", own("row", 0))]
+        first = len(self.steps) == 1
+        kept = map(self.entry, self.keep) if first else names
+        number = [("ROW_NUMBER() OVER ()" if first else self.number, self.number)] if self.number else []
+        whole = [*number, *zip(kept, names, strict=True), *columns] or [("1", own("row", 0))]
         self._append(", ".join(f"{text} AS {name}" for text, name in whole))
 
     def add(self, letter: str, texts: Sequence[str]) -> list[str]:
         """Add columns; their names."""
-        first = self.counts.get(letter, 0)
-        self.counts[letter] = first + len(texts)
-        names = [own(letter, first + k) for k in range(len(texts))]
+        names = self._named(letter, len(texts))
         self._append(", ".join(["*", *(f"{text} AS {name}" for text, name in zip(texts, names, strict=True))]))
         return names
 
-    def _append(self, columns: str) -> None:
+    def look_up(self, letter: str, key: str, rows: Sequence[Sequence[str]], texts: Sequence[str]) -> list[str]:
+        """Add columns, whose texts have the entries w0, w1 and so on of that of the rows which begins with ``key``."""
+        table, last, names = (
+            f"{self.step}leaves{len(self.tables)}",
+            f"{self.step}{len(self.steps) - 1}",
+            self._named(letter, len(texts)),
+        )
+        heads = ", ".join(own("w", k) for k in range(len(rows[0])))
+        entries = ", ".join(f"({', '.join(row)})" for row in rows)
+        self.tables.append(f"{table}({heads}) AS MATERIALIZED (VALUES {entries})")
+        columns = ", ".join([f"{last}.*", *(f"{text} AS {name}" for text, name in zip(texts, names, strict=True))])
+        self._append(columns, f" CROSS JOIN {table} WHERE {table}.{own('w', 0)} = {last}.{key}")
+        return names
+
+    def _named(self, letter: str, count: int) -> list[str]:
+        first = self.counts.get(letter, 0)
+        self.counts[letter] = first + count
+        return [own(letter, first + k) for k in range(count)]
+
+    def _append(self, columns: str, more: str = "") -> None:
         number = len(self.steps)
-        self.steps.append(f"{self.step}{number} AS MATERIALIZED (SELECT {columns} FROM {self.step}{number - 1})")
+        self.steps.append(f"{self.step}{number} AS MATERIALIZED (SELECT {columns} FROM {self.step}{number - 1}{more})")
 
     def select(self, answers: Sequence[str], names: Sequence[str], ok: str) -> str:
         """The whole query; the answers are NULL in rows where ``ok`` is not 1."""
@@ -135,7 +160,8 @@ class Query:
         different = _different([*self.keep, *names])
         columns = [f"{text} AS {sql_name(name)}" for text, name in zip([*kept, *texts], different, strict=True)]
         last = f"SELECT {', '.join(columns)}\nFROM {self.step}{len(self.steps) - 1}"
-        return "WITH " + ",\n".join(self.steps) + f"\n{last}"
+        last += f"\nORDER BY {self.number}" if self.number else ""
+        return "WITH " + ",\n".join([*self.tables, *self.steps]) + f"\n{last}"
 
 
 def _different(names: Sequence[str]) -> list[str]:
@@ -261,6 +287,9 @@ def _tree(query: Query, tree: Tree, x: Sequence[str], *, probabilities: bool, le
     if tree.mixture:
         return _mixture(query, tree, x)
     leaf = leaf or _leaves(query, [tree], x)[0]
+    if _is_looked_up(tree):
+        outputs = _looked_up(query, tree, x, leaf)
+        return _softmax(outputs) if probabilities and tree.link == "softmax" else outputs
     outputs = []
     for k in range(tree.n_outputs):
         cases = " ".join(
@@ -268,6 +297,45 @@ def _tree(query: Query, tree: Tree, x: Sequence[str], *, probabilities: bool, le
         )
         outputs.append(f"CASE {leaf} {cases} END")
     return _softmax(query.add("own", outputs)) if probabilities and tree.link == "softmax" else outputs
+
+
+def _used(tree: Tree) -> list[int]:
+    """The features of the linear leaves."""
+    return [int(j) for j in np.flatnonzero(tree.leaf_arrays[1].any(axis=(0, 1)))] if tree.linear_leaves else []
+
+
+def _is_looked_up(tree: Tree) -> bool:
+    """Whether the leaves of a tree are rows of a table."""
+    width = tree.n_outputs * (1 + len(_used(tree)))
+    many = tree.n_leaves * width > MOST_CONSTANTS
+    return not tree.mixture and many and width + 2 * tree.n_outputs < MOST_COLUMNS
+
+
+def _looked_up(query: Query, tree: Tree, x: Sequence[str], leaf: str) -> list[str]:
+    """The outputs of a tree, whose leaves are rows of a table: constants, weights and bounds of each output."""
+    values, coefs, lower, upper = tree.leaf_arrays
+    used, bounded = _used(tree), tree.linear_leaves and lower.size > 0
+    bounds = [lower, upper] if bounded else []
+    rows, texts, at = [], list[str](), 1
+    for number in range(tree.n_leaves):
+        row = [str(tree.n_branches + number)]
+        for k in range(tree.n_outputs):
+            own_numbers = values[number, k], *(coefs[number, k, j] for j in used), *(b[number, k] for b in bounds)
+            row += [constant(entry) for entry in own_numbers]
+        rows.append(row)
+    for _k in range(tree.n_outputs):
+        parts = [own("w", at), *(f"{own('w', at + 1 + place)} * {x[j]}" for place, j in enumerate(used))]
+        at += len(parts)
+        texts += [_total(parts), *(own("w", at + side) for side in range(len(bounds)))]
+        at += len(bounds)
+    found = query.look_up("found", leaf, rows, texts)
+    if not bounds:
+        return found
+    return [
+        f"CASE WHEN {found[k]} < {found[k + 1]} THEN {found[k + 1]} WHEN {found[k]} > {found[k + 2]} "
+        f"THEN {found[k + 2]} ELSE {found[k]} END"
+        for k in range(0, len(found), 3)
+    ]
 
 
 def _leaf(tree: Tree, leaf: int, k: int, x: Sequence[str]) -> str:

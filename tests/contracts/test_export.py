@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import make_friedman1
 
 import opttree
 from opttree import export
@@ -332,3 +333,36 @@ def test_titles_and_labels_are_text(tmp_path):
     opttree.save(model, tmp_path / "m.json", target="DATA")
     page = export.to_html(opttree.load(tmp_path / "m.json"))
     assert "<h1>TAOClassifier for DATA</h1>" in page
+
+
+@pytest.mark.parametrize("rows", [7, 900])  # fewer than leaves, and more
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
+def test_leaves_of_large_trees_are_looked_up_in_the_order_of_the_rows(engine, rows):
+    Z, y = make_friedman1(900, noise=0.3, random_state=0)
+    names = [f"x{j}" for j in range(Z.shape[1])]
+    both = np.column_stack([y, Z[:, 0] * y])
+    labels = np.digitize(y, [12.0, 17.0])
+    models = [
+        opttree.TAOForestRegressor(3, kind="cart", random_state=0).fit(Z, both),
+        opttree.TAOForestClassifier(3, kind="cart", leaves="constant", random_state=0).fit(Z, labels),
+        opttree.BoostedTreesClassifier(base="axis", n_estimators=4, random_state=0).fit(Z, labels),
+    ]
+    frame = pd.DataFrame(Z[:rows], columns=names)
+    for model in models:
+        query = export.to_sql(model)
+        assert query.count("VALUES") == len(model.forest_.trees)
+        if engine == "sqlite":
+            with closing(sqlite3.connect(":memory:")) as database:
+                frame.to_sql("rows", database, index=False)
+                found = pd.read_sql_query(query, database)
+        else:
+            duckdb = pytest.importorskip("duckdb")
+            with duckdb.connect() as database:
+                database.register("rows", frame)
+                found = database.execute(query).df()
+        if hasattr(model, "predict_proba"):
+            np.testing.assert_array_equal(found.pop("prediction"), model.predict(Z[:rows]))
+            np.testing.assert_allclose(found.to_numpy(float), model.predict_proba(Z[:rows]), **CLOSE)
+        else:
+            expected = model.predict(Z[:rows]).reshape(rows, -1)
+            np.testing.assert_allclose(found.to_numpy(float), expected, rtol=1e-9)
