@@ -23,7 +23,8 @@ from opttree.tables.preprocessing import rebalanced
 
 __all__ = ["GradTreeClassifier", "GradTreeRegressor"]
 
-WHOLE = 1e-9  # how far a weight may be from a multiple of the smallest
+WHOLE = 1e-9  # how far a weight may be from a multiple of another, relative to it
+MOST_ROWS = 10_000_000  # that are rebalanced, copies counted
 USUAL_RATES = (0.01, 0.05, 0.05)  # learning rates by default
 
 
@@ -83,18 +84,33 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
     if not _rebalances(options):
         return {}
     used = weight[weight > 0.0]
-    one = np.ptp(used) == 0.0
-    if not one and (options.class_weight is not None or np.abs(used / used.min() - _times(used, used)).max() > WHOLE):
+    if np.ptp(used) == 0.0:
+        return {}
+    named = "rebalance, which is True for preset='paper' unless it is given, needs"
+    given = options.class_weight
+    if given is not None and not (isinstance(given, dict) and len(set(given.values())) == 1):
+        raise ValueError(f"{named} classes of one weight; got class_weight={given!r}")
+    ratio = used / _unit(used)
+    if np.abs(ratio - np.rint(ratio)).max() > WHOLE * ratio.max():
         raise ValueError(
-            "rebalance, which is True for preset='paper' unless it is given, needs classes of one weight, and weights "
-            f"of rows that say how often each is there; got {used.min():g} to {used.max():g}"
+            f"{named} weights of rows that say how often each is there; got {used.min():g} to {used.max():g}"
         )
+    if ratio.sum() > MOST_ROWS:
+        raise ValueError(f"{named} weights of at most {MOST_ROWS:,} rows in all, each counted; got {ratio.sum():,.0f}")
     return {}
 
 
+def _unit(weight: Floats) -> float:
+    """The weight of one row: of whole numbers the largest that divides all, otherwise the smallest weight."""
+    whole = np.rint(weight)
+    if weight.max() < MOST_ROWS and (np.abs(weight - whole) <= WHOLE * weight).all() and whole.min() >= 1.0:
+        return float(np.gcd.reduce(whole.astype(np.int64)))
+    return float(weight.min())
+
+
 def _times(weight: Any, of: Any) -> NDArray[np.int64]:
-    """How often each row is there, by weights which are multiples of the smallest ``of`` these."""
-    return np.rint(np.asarray(weight) / np.min(of)).astype(np.int64)
+    """How often each row is there, by weights which are multiples of the unit ``of`` these."""
+    return np.rint(np.asarray(weight) / _unit(np.asarray(of))).astype(np.int64)
 
 
 def _restate(

@@ -86,10 +86,13 @@ class BoostingOverParts:
         K, states = problem.n_outputs, list[Any]()
         held = None if self.validation is None else Bag(self.seed, HELD_OUT, 1.0 - self.validation)
         begin = _Begin(self.reader, edges, firsts, held, problem.is_classification, K)
-        mass, sums = self.rows.sum(_begun, begin, states)
+        (mass, out), sums = self.rows.sum(_begun, begin, states)
+        if held is not None and not (mass > 0.0 and out > 0.0):  # too few rows of weight: none is held out
+            held, states = None, []
+            (mass, out), sums = self.rows.sum(_begun, begin._replace(held=None), states)
         offset = np.log(np.maximum(sums / mass, 1e-6)) if problem.is_classification else sums / mass
         bins = np.concatenate([[0], np.cumsum([len(ends) + 1 for ends in self.edges])])
-        told = _Told(offset[None], None, None, 0, 1, bins, self._bag(0))
+        told = _Told(offset[None], None, None, 0, 1, bins, self._bag(0), held is not None)
         trees: list[Tree] = []
         losses: list[float] = []
         while True:
@@ -167,7 +170,8 @@ class _Splits(NamedTuple):
 
 class _Told(NamedTuple):
     """What parts are told: first scores; the splits of the last level, the values of the nodes of a finished tree; the
-    level of the tree, its nodes and the first of them; where the bins of each feature begin; the bag of a new tree.
+    level of the tree, its nodes and the first of them; where the bins of each feature begin; the bag of a new tree;
+    whether rows are held out.
     """
 
     start: Floats | None
@@ -177,6 +181,7 @@ class _Told(NamedTuple):
     slots: int
     offset_of_bins: NDArray[np.int64]
     bag: Bag
+    holds: bool
     first: int = 0
 
 
@@ -211,7 +216,7 @@ def _begun(part: Any, number: int, told: _Begin, state: None) -> tuple[Any, _Sta
     )
     none = np.zeros((n, told.n_outputs))
     kept = _State(codes, Y, rows.weight, held, none, np.zeros(n, np.int64), used, none, first, told.classes)
-    return (used.sum(), sums), kept
+    return (np.array([used.sum(), rows.weight[held].sum()]), sums), kept
 
 
 def _histograms(part: None, number: int, told: _Told, state: _State) -> tuple[Any, _State]:
@@ -235,7 +240,7 @@ def _histograms(part: None, number: int, told: _Told, state: _State) -> tuple[An
         else:
             curvature, targets = np.ones(n), state.Y - scores
             losses = np.square(targets).sum(axis=1)
-        judged = state.held if state.held.any() else np.ones(n, bool)
+        judged = state.held if told.holds else np.ones(n, bool)
         total[:] = state.weight[judged] @ losses[judged], state.weight[judged].sum()
         drawn = told.bag.weights(state.first, n) > 0.0
         w = exact(np.where(state.held | ~drawn, 0.0, state.weight * curvature), 52)

@@ -86,15 +86,19 @@ class BoostingFromSample:
             Trees on the features of the statement, losses, and scores (K,).
         """
         problem, boosting, states = self.problem, self.boosting, list[Any]()
-        share = boosting.validation
-        held = Bag(self.seed, HELD_OUT, 1.0 - share) if isinstance(share, float) else None
+        share: Any = boosting.validation
+        held = None if share is None else Bag(self.seed, HELD_OUT, 1.0 - float(share))
         firsts = np.concatenate([[0], np.cumsum(self.rows.sizes)])
         begin = _Begin(self.reader, firsts, held, problem.is_classification, problem.n_outputs)
-        mass, sums = self.rows.sum(_begun, begin, states)
+        (mass, out), sums = self.rows.sum(_begun, begin, states)
+        if held is not None and not (mass > 0.0 and out > 0.0):  # too few rows of weight: none is held out
+            held, states, begin = None, [], begin._replace(held=None)
+            (mass, out), sums = self.rows.sum(_begun, begin, states)
         offset = np.log(np.maximum(sums / mass, 1e-6)) if problem.is_classification else sums / mass
         train = problem
         if held is not None:  # the rows held out choose no splits
-            train = problem.sample(np.flatnonzero(held.chance(self.numbers) < float(held.share or 0.0)))
+            kept = held.chance(self.numbers) < float(held.share or 0.0)
+            train = problem.sample(np.flatnonzero(kept)) if kept.any() else problem
         fit, rng = boosting.of_rows(train), np.random.default_rng(self.seed)
         scores = np.tile(offset, (train.n_samples, 1))
         trees: list[Tree] = []
@@ -117,6 +121,9 @@ class BoostingFromSample:
             if tree is None or done or (held is not None and behind >= boosting.patience):
                 return
             told = told._replace(start=None, last=None)
+            if not moments.rows.any():  # the bag has no row of weight: all rows take part
+                told = told._replace(bag=told.bag._replace(share=1.0))
+                _loss, moments = self.rows.sum(_moments, told, states, again=True)
             while (few := moments.rows[tree.n_branches :] < max(self.min_leaf, 1)).any() and tree.n_leaves > 1:
                 kept = ~few
                 kept[np.argmax(moments.rows[tree.n_branches :])] = True
@@ -172,7 +179,7 @@ def _begun(part: Any, number: int, told: _Begin, state: None) -> tuple[Any, Floa
         sums = np.bincount(rows.Y[:, 0].astype(np.intp), used, told.n_outputs)
     else:
         sums = exact(used[:, None] * rows.Y, 48).sum(axis=0)
-    return (used.sum(), sums), np.zeros((0, told.n_outputs))
+    return (np.array([used.sum(), rows.weight[held].sum()]), sums), np.zeros((0, told.n_outputs))
 
 
 def _held(begin: _Begin, number: int, n: int) -> NDArray[np.bool_]:

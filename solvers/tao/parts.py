@@ -28,7 +28,7 @@ TIED = 1e-12  # of the weights of a node: cuts whose costs differ by less cost t
 DECIMALS = 12  # of the shares of classes in a leaf
 SCORE_STEPS = 12  # for linear scores of classes
 SCORE_TOLERANCE = 1e-7  # of the gain of a step in cross-entropy, relative to the weight of the leaf
-MOST_NUMBERS = 2**26  # of the Gram matrices of classes; beyond, those of a leaf share one
+MOST_NUMBERS = 2**26  # of the Gram matrices of classes; beyond, the classes of a leaf share one
 BINS = 1024  # along each hyperplane, twice: the second time in the bin of the best cut
 
 
@@ -239,8 +239,8 @@ class PassesOverParts:
             x[warm] = np.dstack([known[1], known[0]])[warm]
         best, lowest, before, smooth = x.copy(), np.full(L, np.inf), x.copy(), np.zeros(L)
         asked = _Level.of(self, tree, -1)
-        for _step in range(SCORE_STEPS):
-            if not wanted.any():
+        for step in range(SCORE_STEPS):
+            if not wanted.any() or (step > 1 and seconds_left() <= 0.0):
                 break
             at = _Scores(asked, wanted, x[:, :, p].copy(), x[:, :, :p].copy())
             losses, gradients, hessians = yield _softmax, at

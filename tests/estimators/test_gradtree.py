@@ -78,8 +78,10 @@ def test_rebalancing_leaves_the_held_out_rows_as_they_are(monkeypatch):
     assert np.ptp(np.unique(seen["y"], return_counts=True)[1]) == 0
     assert model.result_.trace.rows[0].objective == pytest.approx(0.5)  # the constant, on the rebalanced rows
     assert f1_score(y, model.predict(X), average="macro") > 0.7
-    with pytest.raises(ValueError, match=r"rebalance.* needs classes of one weight"):
+    with pytest.raises(ValueError, match=r"rebalance.* needs classes of one weight; got class_weight='balanced'"):
         GradTreeClassifier(3, rebalance=True, class_weight="balanced").fit(X, y)
+    with pytest.raises(ValueError, match=r"needs weights of at most 10,000,000 rows in all"):
+        GradTreeClassifier(3, rebalance=True).fit(X, y, np.where(y == 0, 1.0, 1e6))
     with pytest.raises(ValueError, match=r"weights of rows that say how often each is there; got 1 to 2.5"):
         GradTreeClassifier(3, rebalance=True).fit(X, y, np.where(y == 0, 1.0, 2.5))
 
@@ -95,7 +97,9 @@ def test_rebalancing_counts_copies_of_rows_once_each(monkeypatch):
     times = np.where(np.arange(300) % 7, 2.0, 6.0)  # three to one
     model.fit(X, y, times)
     assert len(seen[-1][0]) == len(seen[-1][1]) == int(times.sum()) // 2
-    again = np.concatenate([np.arange(300), np.arange(0, 300, 7), np.arange(0, 300, 7)])
+    model.fit(X, y, np.where(np.arange(300) % 2, 2.0, 3.0))  # whole numbers without a common divisor
+    assert len(seen[-1][0]) == 750
+    again = np.repeat(np.arange(300), np.where(np.arange(300) % 2, 2, 3))
     model.set_params(max_depth="auto").fit(X[again], y[again])  # the trials of the floor take copies together
     assert model.score(X, y) > 0.5
 

@@ -210,7 +210,7 @@ def test_what_does_not_add_up_is_refused():
         opttree.TAORegressor(max_leaf_nodes=4).fit(rows)
     with pytest.raises(ValueError, match="eval_set must be None"):
         opttree.TAORegressor().fit(rows, eval_set=(X, y))
-    with pytest.raises(ValueError, match="base must be a solver of hard trees for a table in parts"):
+    with pytest.raises(ValueError, match="base must be a solver of hard trees for a table in parts; got NODEC"):
         opttree.BoostedTreesRegressor(NODEC(max_iter=1), max_depth=1).fit_chunks(rows, sample_rows=400)
     with pytest.raises(ValueError, match="checkpoint must be None for BoostedTreesRegressor"):
         opttree.BoostedTreesRegressor().fit_chunks(rows, checkpoint="state")
@@ -221,11 +221,56 @@ def test_what_does_not_add_up_is_refused():
 @pytest.mark.parametrize("make", [opttree.TAORegressor, opttree.BoostedTreesRegressor, opttree.SRTRegressor])
 def test_rows_of_positive_weight_that_a_sample_would_miss_are_in_it(make):
     weight = np.zeros(3000)
-    weight[100:3000:29] = 1.0  # a sample of 60 has two of them, more or less
-    weight[700:] = 0.0
-    model = make(random_state=0).fit_chunks(opttree.Rows((X, y, weight), rows=400), sample_rows=60, epochs=1)
-    used = weight > 0.0
-    assert model.score(X[used], y[used]) > 0.0
+    weight[400:700] = 1.0  # of a sample of 60, six rows
+    answers = []
+    for rows in (3000, 400, 100):  # whole parts of positive weight
+        model = make(random_state=0).fit_chunks(opttree.Rows((X, y, weight), rows=rows), sample_rows=60, epochs=1)
+        answers.append(model.predict(X[:100]))
+    np.testing.assert_allclose(answers[1:], [answers[0]] * 2, rtol=1e-5)
+    assert model.score(X[400:700], y[400:700]) > 0.0
+
+
+@pytest.mark.parametrize("first", [[5], [5, 900, 2000], range(1000, 1400)])
+@pytest.mark.parametrize("base", ["cart", "axis"])
+def test_few_rows_of_weight_are_boosted_alike_in_any_parts(first, base):
+    weight = np.zeros(3000)
+    weight[list(first)] = 1.0
+    found = []
+    for rows in (3000, 400, 200):
+        model = opttree.BoostedTreesRegressor(base=base, n_estimators=20, random_state=1)
+        model.fit_chunks(opttree.Rows((X, y, weight), rows=rows), sample_rows=60)
+        found.append(model.predict(X[:50]))
+        assert np.isfinite(model.result_.objective)
+        assert np.isfinite(model.validation_loss_)
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, rtol=1e-9)
+    assert found[0].min() >= y.min() - 5.0
+
+
+def test_boosting_ends_by_the_held_out_rows_of_all_parts():
+    noisy = y + 6.0 * np.random.default_rng(0).normal(size=len(y))
+    counts = []
+    for rows in (3000, 4):  # most parts of four rows hold none out
+        model = opttree.BoostedTreesRegressor(base="cart", n_estimators=60, n_iter_no_change=5, random_state=0)
+        model.fit_chunks(opttree.Rows((X, noisy), rows=rows), sample_rows=500)
+        counts.append((model.n_estimators_, round(model.validation_loss_, 9), model.result_.termination.name))
+    assert counts[0] == counts[1]
+    assert counts[0][0] < 60
+
+
+def test_a_short_limit_leaves_time_for_all_rows():
+    Z, z = make_friedman1(30_000, n_features=40, noise=0.5, random_state=0)
+    make = partial(opttree.BoostedTreesRegressor, base="oblique", random_state=0)
+    make(n_estimators=2).fit_chunks(opttree.Rows((Z, z), rows=5000), sample_rows=5000)  # compiled
+    model = make(time_limit=4.0).fit_chunks(opttree.Rows((Z, z), rows=5000), sample_rows=5000)
+    assert model.n_estimators_ > 3
+    assert model.result_.termination.name in ("TIME_LIMIT", "STALLED")
+
+
+def test_classes_of_no_weight_are_boosted():
+    model = opttree.BoostedTreesClassifier(
+        base="oblique", n_estimators=8, class_weight={"low": 0.0, "middle": 1.0, "high": 1.0}, random_state=0
+    ).fit_chunks(opttree.Rows((X, LABELS), rows=700), sample_rows=400)
+    assert not (model.predict(X) == "low").any()
 
 
 def test_gradients_take_the_same_table():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import sys
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from opttree.estimators import bridge
 from opttree.estimators.recipe import Estimator, Fit, TreeKind
 from opttree.estimators.steps import fit as fits
 from opttree.estimators.steps.model import as_forest, described
+from opttree.estimators.steps.rows import class_weighted
 from opttree.estimators.steps.shrink import strength_of
 from opttree.kernels import records
 from opttree.model.forest import Forest
@@ -73,8 +73,11 @@ def over_boosted(options: Estimator, rows: Rows, begun: Begun, read: Any, passes
     problem, held = record.problem, options.validation_fraction is not None
     kinds = options.recipe.kinds(options)[::-1]
     runs: dict[Any, Any] = {}
-    with suppress(KeyboardInterrupt):
+    ended = bridge.solvers.Termination.STALLED
+    try:
         for number, kind in enumerate(kinds):
+            if runs and seconds_left() <= 0.0:
+                break
             rival = tuple(
                 min((run.early(count) for run in runs.values()), default=np.inf) for count in ensembles.boosting.EARLY
             )
@@ -83,19 +86,28 @@ def over_boosted(options: Estimator, rows: Rows, begun: Begun, read: Any, passes
                 for trees, losses, run.offset in _boosted(options, rows, begun, read, kind).grown():
                     run.trees, run.losses = trees[: len(losses) - 1], losses[1:]
                     runs[kind.name] = run
-                    _said(options, run.count, losses[-1], rows)
+                    _said(options, len(run.trees), losses[-1], rows, f"{kind.name} tree")
                     if runs.keys() != {kind.name} and held and run.gives_up(rival):
                         break
+    except KeyboardInterrupt:
+        ended = bridge.solvers.Termination.INTERRUPTED
     rows.watch = None
-    if not runs:
+    if not runs:  # Ctrl-C before there was a tree of all rows: the sample's stays
+        objective = objective_of(options.result_.tree, problem, rows, read)
+        found = {"result_": _result(options, options.result_.tree, objective, ended), "validation_loss_": np.nan}
+        fits.set_attributes(options, found)
         return
     base = min(runs, key=lambda kind: runs[kind].losses[runs[kind].count - 1])
     run = runs[base]
+    if ended is bridge.solvers.Termination.STALLED and seconds_left() <= 0.0:
+        ended = bridge.solvers.Termination.TIME_LIMIT
+    elif ended is bridge.solvers.Termination.STALLED and len(run.trees) == options.n_estimators:
+        ended = bridge.solvers.Termination.ITERATION_LIMIT
     step = ensembles.Boosting(learning_rate=options.learning_rate)._step(problem, [run])
     model = record.scaling.unscale(step.tree)
     model = as_forest(model, problem.n_outputs).with_spread(options.forest_.trees[0].spread)
     found = {
-        "result_": replace(options.result_, tree=step.tree, objective=objective_of(step.tree, problem, rows, read)),
+        "result_": _result(options, step.tree, objective_of(step.tree, problem, rows, read), ended),
         "validation_loss_": float(run.losses[run.count - 1]),
         "n_estimators_": len(model.trees),
         "base_": base,
@@ -125,7 +137,8 @@ def _boosted(options: Estimator, rows: Rows, begun: Begun, read: Any, kind: Tree
             seed=seed,
             count=used,
         )
-    numbers = begun.sample[np.asarray(record.rows.weight) > 0.0]
+    weight = class_weighted(options, record.rows.y, np.asarray(record.rows.weight, np.float64))
+    numbers = begun.sample[weight > 0.0]
     return ensembles.BoostingFromSample(
         rows, read, problem, numbers, kind.solver, seed=seed, count=used, min_leaf=options.min_samples_leaf
     )
@@ -222,11 +235,15 @@ def over_soft(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: i
         known = solver.answered(tree)
     raw = record.scaling.unscale(tree).canonical.with_share(known.share).with_spread(options.tree_.spread)
     objective = known.loss + problem.penalty(tree)
-    result = replace(options.result_, tree=tree, objective=objective, termination=ended, message=ended.value)
+    result = _result(options, tree, objective, ended)
     found = {"result_": result, **described(options, record, {"tree_": raw})}
     if hasattr(options, "smooth_objective_") and np.isfinite(lowest):
         found["smooth_objective_"] = lowest
     fits.set_attributes(options, found)
+
+
+def _result(options: Estimator, tree: Tree | Forest, objective: float, ended: Any) -> Any:
+    return replace(options.result_, tree=tree, objective=objective, termination=ended, message=ended.value)
 
 
 def _finish(options: Estimator, begun: Begun, tree: Tree, sums: Any, objective: float, ended: Any) -> None:
@@ -243,7 +260,7 @@ def _finish(options: Estimator, begun: Begun, tree: Tree, sums: Any, objective: 
     for t in range(tree.n_branches - 1, -1, -1):
         share[t] = share[tree.children[t]].sum()
     raw = record.scaling.unscale(model).canonical.with_share(share).with_spread(options.tree_.spread)
-    result = replace(options.result_, tree=tree, objective=objective, termination=ended, message=ended.value)
+    result = _result(options, tree, objective, ended)
     fits.set_attributes(options, {"result_": result, **described(options, record, {"tree_": raw})})
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils import check_random_state
 
+from opttree.estimators import bridge
 from opttree.estimators.recipe import Estimator
 from opttree.estimators.steps import choices, fit as fits, stream
 from opttree.estimators.steps.over_parts import (
@@ -166,6 +167,10 @@ def _refuse(options: Estimator, checkpoint: Any) -> None:
         allowed = {"preset": ("default",), "min_samples_leaf": (1,)}
     elif kind == "boosted":
         allowed = {"loss": ("squared", "log"), "monotonic_cst": (None,), "warm_start": (False,)}
+    if kind == "boosted" and getattr(options.base, "takes_gates", False):
+        raise ValueError(
+            f"base must be a solver of hard trees for a table in parts; got {type(options.base).__name__}, of soft ones"
+        )
     for option, values in allowed.items():
         value = getattr(options, option, values[0])
         if not any(value is one or (isinstance(value, str) and value == one) for one in values):
@@ -198,7 +203,7 @@ def watched(options: Estimator, rows: Rows, interrupted: Callable[[], bool]) -> 
 def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) -> Begun:
     """What there is after the fit to a sample, or at a checkpoint, if there is one."""
     numbers = is_regressor(options)
-    found = list(rows.each(_census, numbers))
+    found = list(rows.each(_census, (numbers, np.concatenate([[0], np.cumsum(rows.sizes)]))))
     census, also, labels = _taken_together(options, found, numbers, sample_rows)
     if checkpoint is not None and Path(checkpoint).exists():
         with Path(checkpoint).open("rb") as file:
@@ -219,8 +224,8 @@ def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) ->
     changes: dict[str, Any] = {}
     if hasattr(options, "min_samples_leaf"):
         changes["min_samples_leaf"] = max(1, round(options.min_samples_leaf * share))
-    if boosted:
-        changes["base"] = "cart"
+    if boosted:  # the sum over all rows begins anew: the sample says how the statement is read
+        changes |= {"base": "cart", "n_estimators": 1}
     if census.class_weights is not None:
         changes["class_weight"] = dict(zip(labels, census.class_weights.tolist(), strict=True))
 
@@ -239,8 +244,8 @@ def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) ->
 
 class _Seen(NamedTuple):
     """Of a part: rows, those of positive weight, the weight of each label or of all rows, the labels, the places of
-    rows that hold a label or a column's blank for the first time, the columns with blanks, a checksum, and, where
-    others have none, the places of some rows of positive weight.
+    rows that hold a label or a column's blank for the first time, the columns with blanks, a checksum, and, of
+    tables with weights, the places of some random rows of positive weight.
     """
 
     rows: int
@@ -255,7 +260,14 @@ class _Seen(NamedTuple):
     weighty: NDArray[np.intp]
 
 
-def _census(part: Read, number: int, numbers: bool) -> _Seen:
+def drawn(numbers: NDArray[np.int64]) -> Floats:
+    """A random number for each row, by its own number alone."""
+    chance: Floats = bridge.solvers.core.parts.Bag(0, 0, None).chance(numbers)
+    return chance
+
+
+def _census(part: Read, number: int, told: tuple[bool, NDArray[np.int64]]) -> _Seen:
+    numbers, first_row = told[0], int(told[1][number])
     n, y = len(part.y), flat(np.asarray(part.y))
     weight = np.ones(n) if part.weight is None else part.weight
     if n and not (np.isfinite(weight).all() and weight.min() >= 0.0):
@@ -279,7 +291,10 @@ def _census(part: Read, number: int, numbers: bool) -> _Seen:
     places = blank[:, columns].argmax(axis=0) if blank is not None and len(columns) else np.zeros(0, np.intp)
     table = X.select_dtypes("number").to_numpy(np.float64) if hasattr(X, "select_dtypes") else np.asarray(X)
     used, digest = int(np.count_nonzero(weight)), (_bits(table) + 3 * _bits(y)) % 2**64
-    weighty = np.flatnonzero(weight)[:LIKELY] if used < n else np.zeros(0, np.intp)
+    weighty = np.zeros(0, np.intp)
+    if part.weight is not None:
+        weighty = np.flatnonzero(weight)
+        weighty = weighty[np.argsort(drawn(first_row + weighty), kind="stable")[:LIKELY]]
     return _Seen(n, used, mass, counts, labels, first, columns, places, digest, weighty)
 
 
@@ -323,7 +338,8 @@ def _taken_together(
     census = Census(int(firsts[-1]), sum(one.used for one in seen), total, weights, digest)
     taken = set(also.values())
     if census.used * most < LIKELY * census.n_rows:  # a sample would have few rows of positive weight, or none
-        taken |= {int(first + place) for first, one in zip(firsts, seen, strict=False) for place in one.weighty}
+        some = np.concatenate([first + one.weighty for first, one in zip(firsts, seen, strict=False)])
+        taken |= set(some[np.argsort(drawn(some), kind="stable")[:LIKELY]].tolist())
     return census, np.array(sorted(taken), np.int64), sorted(masses)
 
 
