@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from contextlib import redirect_stdout
+from io import StringIO
 from itertools import product
 from typing import Any
 
@@ -133,7 +135,7 @@ class TabNetStoppedRegressor(RegressorMixin, BaseEstimator):
         both = self.units_[0].transform(X), self.units_[1].transform(np.reshape(y, (-1, 1)))
         X, valid_X, Y, valid_Y = train_test_split(*both, test_size=HELD_OUT, random_state=self.random_state)
         self.model_ = TabNetRegressor(seed=self.random_state, verbose=0)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stdout(StringIO()):  # it tells of its last epoch
             warnings.simplefilter("ignore")
             self.model_.fit(X, Y, eval_set=[(valid_X, valid_Y)], max_epochs=self.max_epochs, patience=PATIENCE)
         return self

@@ -21,6 +21,7 @@ __all__ = ["BoostingOverParts"]
 
 Floats = NDArray[np.float64]
 LEAST_GAIN = 1e-12  # relative to the weighted squares of the targets
+SHRINKAGE = 10.0  # weight of the parent's value in a leaf, in rows
 HELD_OUT = 10**9  # number of the bag of the rows held out
 
 
@@ -64,7 +65,7 @@ class BoostingOverParts:
     subsample: float = 0.7
     validation: float | None = 0.1
     patience: int = 20
-    shrinkage: float = 10.0
+    shrinkage: float = SHRINKAGE
     seed: int = 0
     count: int = 0
 

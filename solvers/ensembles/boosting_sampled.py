@@ -17,7 +17,7 @@ from opttree.runtime.clock import seconds_left
 from opttree.statement import TreeProblem
 from solvers.core.parts import Bag, Reader
 from solvers.ensembles.boosting import NEGLIGIBLE, SMALLEST_CURVATURE, Boosting, softmax, working_targets
-from solvers.ensembles.boosting_parts import HELD_OUT, exact
+from solvers.ensembles.boosting_parts import HELD_OUT, SHRINKAGE, exact
 from solvers.ensembles.growth_options import GrowthOptions
 from solvers.ensembles.parts import MOST_BYTES, Moments, with_leaves
 
@@ -25,7 +25,6 @@ __all__ = ["BoostingFromSample"]
 
 Floats = NDArray[np.float64]
 UNIT = 2.0**44  # products of the moments are multiples of its inverse
-SHRINKAGE = 10.0  # weight of the parent's model in a leaf, in rows
 
 
 @dataclass(frozen=True)
