@@ -24,6 +24,8 @@ from solvers.ensembles.parts import MOST_BYTES, Moments, with_leaves
 __all__ = ["BoostingFromSample"]
 
 Floats = NDArray[np.float64]
+MOST_NUMBERS = 2**24  # of a sample that parts send
+SAMPLES = 2 * 10**9  # number of the bag of the first of them
 UNIT = 2.0**44  # products of the moments are multiples of its inverse
 
 
@@ -32,17 +34,18 @@ class BoostingFromSample:
     """Gradient boosting of trees of any solver over rows that no one process holds.
 
     Each tree's splits are fitted to a sample of the rows, to what all trees before it leave there, and its leaves to
-    all rows, in one round, in which parts also take up the leaves of the tree before. Parts keep the scores of their
-    rows, and are read in each round.
+    all rows, in one round, in which parts also take up the leaves of the tree before and send the next tree's sample.
+    Where samples would be larger than `MOST_NUMBERS`, all trees have the first. Parts keep the scores of their rows,
+    and are read in each round.
 
     Attributes
     ----------
     rows, reader : opttree.Rows, callable
         As of `PassesOverParts`.
     problem : TreeProblem
-        The statement of a tree, on the sample, with the smallest leaf that belongs to it.
+        The statement of a tree, on the first sample, with the smallest leaf that belongs to it.
     numbers : ndarray of int of shape (m,)
-        Numbers of the sample's rows.
+        Numbers of its rows; later samples have as many, more or less.
     boosting : Boosting
         The solver of the trees, and options of the sum.
     shrinkage : float
@@ -98,20 +101,24 @@ class BoostingFromSample:
         if held is not None:  # the rows held out choose no splits
             kept = held.chance(self.numbers) < float(held.share or 0.0)
             train = problem.sample(np.flatnonzero(kept)) if kept.any() else problem
-        fit, rng = boosting.of_rows(train), np.random.default_rng(self.seed)
+        rng, share = np.random.default_rng(self.seed), min(len(self.numbers) / max(self.rows.n_rows, 1), 1.0)
+        renewed = train.n_samples * problem.n_features <= MOST_NUMBERS
         scores = np.tile(offset, (train.n_samples, 1))
         trees: list[Tree] = []
         losses: list[float] = []
-        told = _Told(begin, offset, None, None, Bag(self.seed, 0, boosting.subsample), linear=False)
+        told = _Told(begin, offset, None, None, Bag(self.seed, 0, boosting.subsample), None, linear=False)
         while True:
             ends = len(trees) == boosting.n_trees or (bool(trees) and seconds_left() <= 0.0)
-            tree = None if ends else fit(*working_targets(train, scores), rng.spawn(1)[0])
+            tree = None if ends else boosting.of_rows(train)(*working_targets(train, scores), rng.spawn(1)[0])
             if tree is not None and tree.gate is not None:
                 raise ValueError(f"base must be a solver of hard trees for a table in parts; got {boosting.base!r}")
             told = told._replace(
-                tree=tree, bag=Bag(self.seed, len(trees), boosting.subsample), linear=self._linear(tree)
+                tree=tree,
+                bag=Bag(self.seed, len(trees), boosting.subsample),
+                sample=Bag(self.seed, SAMPLES + len(trees), share) if renewed and tree is not None else None,
+                linear=self._linear(tree),
             )
-            (loss, weight), moments = self.rows.sum(_moments, told, states, again=True)
+            (loss, weight), moments, some = self.rows.sum(_moments, told, states, again=True)
             losses.append(float(loss / max(weight, 1e-300)))
             if trees:
                 yield trees, losses, offset
@@ -119,18 +126,21 @@ class BoostingFromSample:
             done = problem.is_classification and held is not None and losses[-1] < NEGLIGIBLE * losses[0]
             if tree is None or done or (held is not None and behind >= boosting.patience):
                 return
-            told = told._replace(start=None, last=None)
+            told = told._replace(start=None, last=None, sample=None)
             if not moments.rows.any():  # the bag has no row of weight: all rows take part
                 told = told._replace(bag=told.bag._replace(share=1.0))
-                _loss, moments = self.rows.sum(_moments, told, states, again=True)
+                _loss, moments, _some = self.rows.sum(_moments, told, states, again=True)
             while (few := moments.rows[tree.n_branches :] < max(self.min_leaf, 1)).any() and tree.n_leaves > 1:
                 kept = ~few
                 kept[np.argmax(moments.rows[tree.n_branches :])] = True
                 tree = tree.keep(kept)
                 told = told._replace(tree=tree)
-                _loss, moments = self.rows.sum(_moments, told, states, again=True)
+                _loss, moments, _some = self.rows.sum(_moments, told, states, again=True)
             trees.append(self._with_leaves(tree, moments))
-            scores += boosting.learning_rate * trees[-1].outputs(train.X)
+            if len(some.weight):
+                y = some.Y if problem.classes is None else problem.classes[some.Y[:, 0].astype(np.intp)]
+                train, scores = problem.with_rows(some.X, y, some.weight), some.scores
+            scores = scores + boosting.learning_rate * trees[-1].outputs(train.X)
             told = told._replace(last=(trees[-1], boosting.learning_rate))
 
     def _linear(self, tree: Tree | None) -> bool:
@@ -159,7 +169,7 @@ class _Begin(NamedTuple):
 
 class _Told(NamedTuple):
     """What parts are told: first scores; the last tree with its leaves, and the factor of its answers; the splits of
-    the next tree, the bag of its rows, and whether its leaves are linear.
+    the next tree, the bag of its rows, the bag of the sample for the tree after it, and whether leaves are linear.
     """
 
     begin: _Begin
@@ -167,7 +177,21 @@ class _Told(NamedTuple):
     last: tuple[Tree, float] | None
     tree: Tree | None
     bag: Bag
+    sample: Bag | None
     linear: bool
+
+
+class _Some(NamedTuple):
+    """Some rows with their scores."""
+
+    X: Floats
+    Y: Floats
+    weight: Floats
+    scores: Floats
+
+    def plus(self, other: _Some) -> _Some:
+        """The rows of both."""
+        return _Some(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
 def _begun(part: Any, number: int, told: _Begin, state: None) -> tuple[Any, Floats]:
@@ -187,7 +211,9 @@ def _held(begin: _Begin, number: int, n: int) -> NDArray[np.bool_]:
 
 
 def _moments(part: Any, number: int, told: _Told, state: Floats) -> tuple[Any, Floats]:
-    """The loss and weight of rows held out, or of all; the moments of the next tree's leaves; the scores."""
+    """The loss and weight of rows held out, or of all; the moments of the next tree's leaves; the rows of the sample;
+    the scores.
+    """
     begin = told.begin
     rows: records.Rows = begin.reader(part)
     n, first = len(rows.weight), int(begin.firsts[number])
@@ -207,15 +233,19 @@ def _moments(part: Any, number: int, told: _Told, state: Floats) -> tuple[Any, F
         losses = np.square(targets).sum(axis=1)
     judged = np.ones(n, bool) if begin.held is None else held
     total = np.array([rows.weight[judged] @ losses[judged], rows.weight[judged].sum()])
+    chosen = np.zeros(n, bool)
+    if told.sample is not None:
+        chosen = (told.sample.weights(first, n) > 0.0) & ~held & (rows.weight > 0.0)
+    some = _Some(*(part[chosen] for part in (rows.X, rows.Y, rows.weight, scores)))
     if told.tree is None:
-        return (total, _empty(0, begin.n_outputs, 1, 1)), scores
+        return (total, _empty(0, begin.n_outputs, 1, 1), some), scores
     drawn = told.bag.weights(first, n) > 0.0
     w = np.where(held | ~drawn, 0.0, rows.weight * curvature)
     tree, p = told.tree, rows.X.shape[1]
     sums = _empty(tree.n_nodes, begin.n_outputs, *((int(padded(p)), p + 1) if told.linear else (1, 1)))
     leaf = tree.apply(rows.X).astype(np.int64)
     summed.exact_moments(rows.X, np.ascontiguousarray(targets), w, leaf, UNIT, *sums)
-    return (total, sums), scores
+    return (total, sums, some), scores
 
 
 def _empty(nodes: int, n_outputs: int, q: int, used: int) -> Moments:
