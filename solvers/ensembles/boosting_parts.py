@@ -233,14 +233,7 @@ def _histograms(part: None, number: int, told: _Told, state: _State) -> tuple[An
     w, wt = state.w, state.wt
     if told.level == 0:
         node = np.zeros(n, np.int64)
-        if state.classes:
-            shares, label = softmax(scores), state.Y[:, 0].astype(np.intp)
-            losses = -np.log(np.maximum(shares[np.arange(n), label], 1e-6))
-            curvature = np.maximum(2.0 * np.max(shares * (1.0 - shares), axis=1), SMALLEST_CURVATURE)
-            targets = (np.eye(scores.shape[1])[label] - shares) / curvature[:, None]
-        else:
-            curvature, targets = np.ones(n), state.Y - scores
-            losses = np.square(targets).sum(axis=1)
+        losses, curvature, targets = at_scores(scores, state.Y, state.classes)
         judged = state.held if told.holds else np.ones(n, bool)
         total[:] = state.weight[judged] @ losses[judged], state.weight[judged].sum()
         drawn = told.bag.weights(state.first, n) > 0.0
@@ -250,6 +243,17 @@ def _histograms(part: None, number: int, told: _Told, state: _State) -> tuple[An
     sums = np.zeros((told.slots, told.offset_of_bins[-1], 1 + wt.shape[1]))
     summed.histograms(state.codes, told.offset_of_bins, slot, w, wt, sums)
     return (sums, total), state._replace(scores=scores, node=node, w=w, wt=wt)
+
+
+def at_scores(scores: Floats, Y: Floats, classes: bool) -> tuple[Floats, Floats, Floats]:
+    """Losses (n,), weights (n,) and targets (n, K) of rows for the next tree, see `Boosting`."""
+    if not classes:
+        targets = Y - scores
+        return np.square(targets).sum(axis=1), np.ones(len(Y)), targets
+    shares, label = softmax(scores), Y[:, 0].astype(np.intp)
+    losses = -np.log(np.maximum(shares[np.arange(len(Y)), label], 1e-6))
+    curvature = np.maximum(2.0 * np.max(shares * (1.0 - shares), axis=1, initial=0.0), SMALLEST_CURVATURE)
+    return losses, curvature, (np.eye(scores.shape[1])[label] - shares) / curvature[:, None]
 
 
 def exact(values: Floats, bits: int) -> Floats:

@@ -16,8 +16,8 @@ from opttree.model.tree import Tree
 from opttree.runtime.clock import seconds_left
 from opttree.statement import TreeProblem
 from solvers.core.parts import Bag, Reader
-from solvers.ensembles.boosting import NEGLIGIBLE, SMALLEST_CURVATURE, Boosting, softmax, working_targets
-from solvers.ensembles.boosting_parts import HELD_OUT, SHRINKAGE, exact
+from solvers.ensembles.boosting import NEGLIGIBLE, Boosting, working_targets
+from solvers.ensembles.boosting_parts import HELD_OUT, SHRINKAGE, at_scores, exact
 from solvers.ensembles.growth_options import GrowthOptions
 from solvers.ensembles.parts import MOST_BYTES, Moments, with_leaves
 
@@ -103,13 +103,13 @@ class BoostingFromSample:
             train = problem.sample(np.flatnonzero(kept)) if kept.any() else problem
         rng, share = np.random.default_rng(self.seed), min(len(self.numbers) / max(self.rows.n_rows, 1), 1.0)
         renewed = train.n_samples * problem.n_features <= MOST_NUMBERS
-        scores = np.tile(offset, (train.n_samples, 1))
+        fit, scores = boosting.of_rows(train), np.tile(offset, (train.n_samples, 1))
         trees: list[Tree] = []
         losses: list[float] = []
         told = _Told(begin, offset, None, None, Bag(self.seed, 0, boosting.subsample), None, linear=False)
         while True:
             ends = len(trees) == boosting.n_trees or (bool(trees) and seconds_left() <= 0.0)
-            tree = None if ends else boosting.of_rows(train)(*working_targets(train, scores), rng.spawn(1)[0])
+            tree = None if ends else fit(*working_targets(train, scores), rng.spawn(1)[0])
             if tree is not None and tree.gate is not None:
                 raise ValueError(f"base must be a solver of hard trees for a table in parts; got {boosting.base!r}")
             told = told._replace(
@@ -140,6 +140,7 @@ class BoostingFromSample:
             if len(some.weight):
                 y = some.Y if problem.classes is None else problem.classes[some.Y[:, 0].astype(np.intp)]
                 train, scores = problem.with_rows(some.X, y, some.weight), some.scores
+                fit = boosting.of_rows(train)
             scores = scores + boosting.learning_rate * trees[-1].outputs(train.X)
             told = told._replace(last=(trees[-1], boosting.learning_rate))
 
@@ -223,14 +224,7 @@ def _moments(part: Any, number: int, told: _Told, state: Floats) -> tuple[Any, F
     if told.last is not None:
         tree, rate = told.last
         scores = scores + rate * tree.outputs(rows.X)
-    if begin.classes:
-        shares, label = softmax(scores), rows.Y[:, 0].astype(np.intp)
-        losses = -np.log(np.maximum(shares[np.arange(n), label], 1e-6))
-        curvature = np.maximum(2.0 * np.max(shares * (1.0 - shares), axis=1, initial=0.0), SMALLEST_CURVATURE)
-        targets = (np.eye(scores.shape[1])[label] - shares) / curvature[:, None]
-    else:
-        curvature, targets = np.ones(n), rows.Y - scores
-        losses = np.square(targets).sum(axis=1)
+    losses, curvature, targets = at_scores(scores, rows.Y, begin.classes)
     judged = np.ones(n, bool) if begin.held is None else held
     total = np.array([rows.weight[judged] @ losses[judged], rows.weight[judged].sum()])
     chosen = np.zeros(n, bool)
