@@ -171,7 +171,7 @@ def test_which_method_quotes_the_leaderboards():
     assert f"than CatBoost on {catboost}." in text
     assert f"{(tuned['catboost*'] > tuned['forest*']).sum()} of {sets}" in text
     paired = pd.read_csv(RESULTS / "leaderboard_regression_default" / "paired.csv").set_index("method")
-    assert f"(p = {paired.loc['catboost', 'p (Wilcoxon, Holm)']:.2f}".replace("0.", ".") in text
+    assert f"(p = {paired.loc['catboost', 'p (Wilcoxon, Holm)']:.3f}".replace("0.", ".") in text
     classes = board("leaderboard_classification_default").mean()
     told = ", ".join(f"{classes[key]:.3f}".lstrip("0") for key in ("boosted", "catboost", "forest"))
     assert f"({told} on one split)" in text
