@@ -154,6 +154,8 @@ class PassesOverParts:
         tree, objective = in_step(self.rows, self.reader, [self.begin(tree)])[0]
         yield tree, objective
         for _ in range(count):
+            if seconds_left() <= 0.0:
+                return
             before = tree
             tree, objective = in_step(self.rows, self.reader, [self.one_pass(tree)])[0]
             yield tree, objective
@@ -240,7 +242,7 @@ class PassesOverParts:
         best, lowest, before, smooth = x.copy(), np.full(L, np.inf), x.copy(), np.zeros(L)
         asked = _Level.of(self, tree, -1)
         for step in range(SCORE_STEPS):
-            if not wanted.any() or (step > 1 and seconds_left() <= 0.0):
+            if not wanted.any() or (seconds_left() <= 0.0 and (step > 1 or x[wanted, :, :p].any())):
                 break
             at = _Scores(asked, wanted, x[:, :, p].copy(), x[:, :, :p].copy())
             losses, gradients, hessians = yield _softmax, at
