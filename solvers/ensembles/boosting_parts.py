@@ -84,14 +84,10 @@ class BoostingOverParts:
         for own, ends in zip(edges, self.edges, strict=True):
             own[: len(ends)] = ends
         firsts = np.concatenate([[0], np.cumsum(self.rows.sizes)])
-        K, states = problem.n_outputs, list[Any]()
         held = None if self.validation is None else Bag(self.seed, HELD_OUT, 1.0 - self.validation)
-        begin = _Begin(self.reader, edges, firsts, held, problem.is_classification, K)
-        (mass, out), sums = self.rows.sum(_begun, begin, states)
-        if held is not None and not (mass > 0.0 and out > 0.0):  # too few rows of weight: none is held out
-            held, states = None, []
-            (mass, out), sums = self.rows.sum(_begun, begin._replace(held=None), states)
-        offset = np.log(np.maximum(sums / mass, 1e-6)) if problem.is_classification else sums / mass
+        begin = _Begin(self.reader, edges, firsts, held, problem.is_classification, problem.n_outputs)
+        begin, states, offset = first_scores(self.rows, _begun, begin)
+        held = begin.held
         bins = np.concatenate([[0], np.cumsum([len(ends) + 1 for ends in self.edges])])
         told = _Told(offset[None], None, None, 0, 1, bins, self._bag(0), held is not None)
         trees: list[Tree] = []
@@ -209,15 +205,10 @@ def _begun(part: Any, number: int, told: _Begin, state: None) -> tuple[Any, _Sta
     held = np.zeros(n, bool) if told.held is None else told.held.weights(first, n) == 0.0
     codes = summed.in_bins(rows.X, told.edges)
     Y = rows.Y
-    used = exact(np.where(held, 0.0, rows.weight), 52)
-    sums = (
-        np.bincount(Y[:, 0].astype(np.intp), used, told.n_outputs)
-        if told.classes
-        else exact(used[:, None] * Y, 48).sum(axis=0)
-    )
+    used, answer = in_training(rows, held, told)
     none = np.zeros((n, told.n_outputs))
     kept = _State(codes, Y, rows.weight, held, none, np.zeros(n, np.int64), used, none, first, told.classes)
-    return (np.array([used.sum(), rows.weight[held].sum()]), sums), kept
+    return answer, kept
 
 
 def _histograms(part: None, number: int, told: _Told, state: _State) -> tuple[Any, _State]:
@@ -243,6 +234,29 @@ def _histograms(part: None, number: int, told: _Told, state: _State) -> tuple[An
     sums = np.zeros((told.slots, told.offset_of_bins[-1], 1 + wt.shape[1]))
     summed.histograms(state.codes, told.offset_of_bins, slot, w, wt, sums)
     return (sums, total), state._replace(scores=scores, node=node, w=w, wt=wt)
+
+
+def first_scores(rows: Any, function: Any, begin: Any) -> tuple[Any, list[Any], Floats]:
+    """What parts were told, with no rows held out where those or the others have no weight; the states that
+    ``function`` has left in them; and the best constants, of classes the logarithms of their shares, (K,).
+    """
+    states: list[Any] = []
+    (mass, out), sums = rows.sum(function, begin, states)
+    if begin.held is not None and not (mass > 0.0 and out > 0.0):
+        return first_scores(rows, function, begin._replace(held=None))
+    return begin, states, np.log(np.maximum(sums / mass, 1e-6)) if begin.classes else sums / mass
+
+
+def in_training(rows: records.Rows, held: NDArray[np.bool_], told: Any) -> tuple[Floats, tuple[Floats, Floats]]:
+    """The weights of rows that are not held out; for `first_scores`, their sum and that of the others, and weighted
+    outcomes, or weights of classes.
+    """
+    used, sums = exact(np.where(held, 0.0, rows.weight), 52), np.zeros(told.n_outputs)
+    if told.classes:
+        sums += np.bincount(rows.Y[:, 0].astype(np.intp), used, told.n_outputs)
+    else:
+        sums = exact(used[:, None] * rows.Y, 48).sum(axis=0)
+    return used, (np.array([used.sum(), rows.weight[held].sum()]), sums)
 
 
 def at_scores(scores: Floats, Y: Floats, classes: bool) -> tuple[Floats, Floats, Floats]:

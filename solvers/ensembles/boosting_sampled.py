@@ -17,7 +17,7 @@ from opttree.runtime.clock import seconds_left
 from opttree.statement import TreeProblem
 from solvers.core.parts import Bag, Reader
 from solvers.ensembles.boosting import NEGLIGIBLE, Boosting, working_targets
-from solvers.ensembles.boosting_parts import HELD_OUT, SHRINKAGE, at_scores, exact
+from solvers.ensembles.boosting_parts import HELD_OUT, SHRINKAGE, at_scores, first_scores, in_training
 from solvers.ensembles.growth_options import GrowthOptions
 from solvers.ensembles.parts import MOST_BYTES, Moments, with_leaves
 
@@ -87,17 +87,13 @@ class BoostingFromSample:
         tuple of (list of Tree, list of float, ndarray)
             Trees on the features of the statement, losses, and scores (K,).
         """
-        problem, boosting, states = self.problem, self.boosting, list[Any]()
+        problem, boosting = self.problem, self.boosting
         share: Any = boosting.validation
         held = None if share is None else Bag(self.seed, HELD_OUT, 1.0 - float(share))
         firsts = np.concatenate([[0], np.cumsum(self.rows.sizes)])
         begin = _Begin(self.reader, firsts, held, problem.is_classification, problem.n_outputs)
-        (mass, out), sums = self.rows.sum(_begun, begin, states)
-        if held is not None and not (mass > 0.0 and out > 0.0):  # too few rows of weight: none is held out
-            held, states, begin = None, [], begin._replace(held=None)
-            (mass, out), sums = self.rows.sum(_begun, begin, states)
-        offset = np.log(np.maximum(sums / mass, 1e-6)) if problem.is_classification else sums / mass
-        train = problem
+        begin, states, offset = first_scores(self.rows, _begun, begin)
+        held, train = begin.held, problem
         if held is not None:  # the rows held out choose no splits
             kept = held.chance(self.numbers) < float(held.share or 0.0)
             train = problem.sample(np.flatnonzero(kept)) if kept.any() else problem
@@ -198,12 +194,7 @@ class _Some(NamedTuple):
 def _begun(part: Any, number: int, told: _Begin, state: None) -> tuple[Any, Floats]:
     """Weights and outcomes, or weights of classes, of the rows that are not held out; no scores."""
     rows, held = told.reader(part), _held(told, number, len(part.y))
-    used = exact(np.where(held, 0.0, rows.weight), 52)
-    if told.classes:
-        sums = np.bincount(rows.Y[:, 0].astype(np.intp), used, told.n_outputs)
-    else:
-        sums = exact(used[:, None] * rows.Y, 48).sum(axis=0)
-    return (np.array([used.sum(), rows.weight[held].sum()]), sums), np.zeros((0, told.n_outputs))
+    return in_training(rows, held, told)[1], np.zeros((0, told.n_outputs))
 
 
 def _held(begin: _Begin, number: int, n: int) -> NDArray[np.bool_]:
