@@ -1,5 +1,6 @@
 """Preparation of tables as papers prescribe it."""
 
+from opttree.tables.curves import Curves as Curves
 from opttree.tables.preprocessing import (
     LeaveOneOutMeans as LeaveOneOutMeans,
     NormalQuantiles as NormalQuantiles,
@@ -7,4 +8,4 @@ from opttree.tables.preprocessing import (
     rebalanced as rebalanced,
 )
 
-__all__ = ["LeaveOneOutMeans", "NormalQuantiles", "gradtree_pipeline", "rebalanced"]
+__all__ = ["Curves", "LeaveOneOutMeans", "NormalQuantiles", "gradtree_pipeline", "rebalanced"]

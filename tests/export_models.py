@@ -84,6 +84,8 @@ MODELS: dict[str, tuple[Any, Any]] = {
     "ORRT, constant": (ORRTRegressor(3, leaves="constant", max_iter=60), numbers),
     "ORRT, classes": (ORRTClassifier(2, max_iter=40), classes),
     "SDTR": (SDTRRegressor(3, quantile_transform=False, max_batches=200), numbers),
+    "SDTR, curves": (SDTRRegressor(3, max_batches=200), numbers),
+    "SDTR, curves, layers": (SDTRRegressor(2, n_trees=2, n_layers=2, max_batches=200), two_outputs),
     "SDTR, layers": (SDTRRegressor(2, n_trees=3, n_layers=2, quantile_transform=False, max_batches=200), numbers),
     "SDTR, classes": (SDTRClassifier(2, n_trees=3, quantile_transform=False, max_batches=200), classes),
     "forest": (TAOForestRegressor(5, kind="oblique"), numbers),
@@ -100,6 +102,7 @@ MODELS: dict[str, tuple[Any, Any]] = {
     "table, classes": (TAOClassifier(4, splits="axis"), table_classes),
     "table, boosted": (BoostedTreesClassifier("cart", n_estimators=4), table_classes),
     "table, forest": (TAOForestClassifier(5, kind="oblique"), table_classes),
+    "table, curves": (SDTRClassifier(2, max_batches=200), table_classes),
     "table, soft": (ORRTRegressor(2, max_iter=30), table),
 }
 

@@ -68,6 +68,7 @@ def models() -> dict[str, Any]:
         "boosted": opttree.BoostedTreesRegressor("axis", **boosted).fit(X, y),
         "boosted, classes": opttree.BoostedTreesClassifier("cart", **boosted).fit(X, three),
         "layers": layers.fit(X, y),
+        "curves": opttree.SDTRRegressor(1, max_batches=40, random_state=0).fit(X, y),
         "table": table,
         "table, of a file": replace(as_saved(table), form=form),
         "table, axis, classes": opttree.TAOClassifier(2, splits="axis", random_state=0).fit(frame, large),

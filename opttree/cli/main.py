@@ -178,10 +178,12 @@ def _predict(args: argparse.Namespace) -> None:
 
 def _show(args: argparse.Namespace) -> None:
     from opttree.model import files as io
+    from opttree.model.convert import as_model
     from opttree.model.forest import Forest
 
     model = io.load(args.model)
     inside: Any = model.tree
+    as_model(inside, "MODEL")  # refuses trees of features on curves
     if isinstance(inside, Forest):
         if args.tree is None and len(inside.trees) > 1:
             print(

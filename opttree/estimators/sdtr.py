@@ -29,6 +29,7 @@ from opttree.runtime.devices import Device
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.tables.chunks import Chunks
+from opttree.tables.curves import Curves
 from opttree.tables.preprocessing import NormalQuantiles
 
 __all__ = ["SDTRClassifier", "SDTRRegressor"]
@@ -43,10 +44,12 @@ def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None)
     return build_solver(options, bridge.solvers.SDTR, **given, validation=validation)
 
 
-def _transform(options: Estimator, X: Floats, weight: Floats) -> NormalQuantiles | None:
-    """The quantile transform, fitted to the rows of positive weight."""
+def _transform(options: Estimator, X: Floats, weight: Floats) -> NormalQuantiles | Curves | None:
+    """The quantile transform, fitted to the rows of positive weight: scikit-learn's, as in the paper, or curves."""
     some = X[weight != 0.0] if weight.any() else X
-    return NormalQuantiles(random_state=0).fit(some) if options.quantile_transform else None
+    if not options.quantile_transform:
+        return None
+    return NormalQuantiles(random_state=0).fit(some) if is_printed(options) else Curves.normal(some)
 
 
 def _features(options: Estimator, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
@@ -161,7 +164,9 @@ class _SDTR(ForestEstimator):
         "Whether trees predict the probability-weighted mean of all leaves, or the most probable leaf.",
     )
     quantile_transform: bool = option(
-        True, "Whether features are transformed to normal quantiles first, as in the paper, or standardised."
+        True,
+        """Whether features become normal scores first, or are standardised. The paper's preset takes scikit-learn's
+        normal quantiles, which cannot be exported; by default features are on `opttree.preprocessing.Curves`.""",
     )
     init: Tree | None = groups.init(
         None, "A tree on the input features of ``tree_``; it replaces the random initial values of the first tree."
@@ -182,7 +187,7 @@ class _SDTR(ForestEstimator):
     "sdtr",
     solver="SDTR",
     has_device=True,
-    methods={  # a model file holds a tree of raw features
+    methods={  # `opttree show` writes splits of raw features
         "sdtr": (
             "SDTR, soft tree that answers with the mixture of its constant leaves",
             {"quantile_transform": False},
@@ -203,8 +208,8 @@ class SDTRRegressor(RegressionTree, _SDTR):
         ``transformer_.transform(X)``, otherwise raw features.
     tree_ : opttree.Tree
         The tree, if there is only one (else AttributeError).
-    transformer_ : transformer or None
-        The fitted quantile transform.
+    transformer_ : preprocessing.Curves, preprocessing.NormalQuantiles or None
+        What makes normal scores of the features.
     average_entropy_ : float
         The paper's eq. (12), on the scaled features, see `opttree.interpret.average_entropy`.
     feature_importances_ : ndarray of shape (p,)

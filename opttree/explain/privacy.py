@@ -120,7 +120,7 @@ def privacy_report(model: Any, X: Any = None) -> PrivacyReport:
     >>> print(opttree.privacy_report(tree))
     levels of colour: blue, green, red
     """
-    saved = as_saved(model)
+    saved = as_saved(model, curves=True)
     inside = saved.tree
     trees: list[Tree] = [inside] if isinstance(inside, Tree) else list(inside.trees)
     levels: dict[str, tuple[str, ...]] = {}
@@ -137,11 +137,14 @@ def privacy_report(model: Any, X: Any = None) -> PrivacyReport:
             medians[name] = feature.fill
     thresholds: dict[str, set[float]] = {}
     names = saved.names
-    for tree in trees:
+    curves = getattr(inside, "curves", None)
+    for tree in trees if curves is None else ():
         for node in range(tree.n_branches):
             j = int(tree.feature[node])
             if 0 <= j < len(names) and (encoding is None or isinstance(encoding.features[j], Value)):
                 thresholds.setdefault(names[j], set()).add(float(tree.b[node] / tree.A[node, j]))
+    for name, (at, _to) in zip(names, () if curves is None else curves.knots, strict=False):
+        thresholds.setdefault(name, set()).update(map(float, at))
     features = None if X is None else saved.table(X)
     small = [
         (number, leaf, rows)

@@ -139,7 +139,7 @@ def shap_values(
     """
     if n_samples is not None and not (isinstance(n_samples, (int, np.integer)) and n_samples >= 1):
         raise ValueError(f"n_samples must be an integer >= 1 or None; got {n_samples!r}")
-    saved = as_saved(model)
+    saved = as_saved(model, curves=True)
     inside = saved.tree
     Z, B = saved.table(X), saved.table(background)
     if not len(B):

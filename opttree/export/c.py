@@ -17,6 +17,7 @@ from opttree.model.structure import used_features
 from opttree.model.tree import Tree
 from opttree.runtime.escape import c_comment, c_text
 from opttree.runtime.files import whole_file
+from opttree.tables.curves import Curves
 from opttree.tables.encoding import Unread
 
 REAL = {"float64": "double", "float32": "float"}
@@ -81,7 +82,7 @@ def to_c(
     place = Path(folder)
     if not place.is_dir():
         raise ValueError(f"folder must be an existing folder; got {str(folder)!r}")
-    source = Source(as_read(as_saved(model).tree), name, REAL[dtype])
+    source = Source(as_read(as_saved(model, curves=True).tree), name, REAL[dtype])
     files = {f"{name}.h": source.header(), f"{name}.c": source.body(), "Makefile": MAKEFILE.replace("NAME", name)}
     for file_name, text in files.items():
         with whole_file(place / file_name) as file:
@@ -125,6 +126,7 @@ class Source(Constants):
         self.softmax = any(tree.link == "softmax" and (tree.mixture or alone) for tree in self.trees)
         self.exp = self.soft or boosted or self.softmax
         self.read = np.flatnonzero(used_features(model))
+        self.curves = model.curves if isinstance(model, Forest) and self.read.size else None
 
     # ---- the header -----------------------------------------------------------------------------------------------
 
@@ -173,6 +175,8 @@ class Source(Constants):
         parts += [self.leaf_scores(), self.walk()]
         if self.soft:
             parts.append(self.mixed())
+        if self.curves is not None:
+            parts.append(self.on_curves(self.curves))
         parts += [self.answer(), self.outputs(), self.predict()]
         return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
@@ -347,16 +351,66 @@ static void mixture(const tree_t *t, const {real} *x, {real} *out)
         start = f"void {self.name}_outputs(const {real} *x, {real} *out)\n{{\n"
         if not self.read.size:
             return f"{self.whole()}\n\n{start}    whole(x, out);\n}}"
+        P = self.model.n_features
+        given, curved = "x", ""
+        if self.curves is not None:
+            given, curved = "z", f"    {real} z[{P}];\n"
+        on = "    on_curves(x, z);\n" if curved else ""
         return f"""{self.whole()}
 
 {start}    {real} doubt = {self.number(0.0)};
     int k;
-    whole(x, out);
+{curved}{on}    whole({given}, out);
     for (k = 0; k < {self.read.size}; k++)
         doubt += x[feature_read[k]] - x[feature_read[k]]; /* 0, or NaN where it is NaN or infinite */
     for (k = 0; k < {K}; k++)
         out[k] += doubt;
 }}"""
+
+    def on_curves(self, curves: Curves) -> str:
+        """The function that gives the features on their curves; those that are not read are 0."""
+        real = self.real
+        kept = [curves.knots[int(j)] for j in self.read]
+        first = np.cumsum([0, *(at.size for at, _to in kept)])
+        arrays = [
+            self.array("int", "curve_first", first),
+            self.array(real, "curve_at", np.concatenate([at for at, _to in kept])),
+            self.array(real, "curve_to", np.concatenate([to for _at, to in kept])),
+        ]
+        return (
+            "\n\n".join(arrays)
+            + f"""
+
+/* The features on their curves, which are linear between knots. */
+static void on_curves(const {real} *x, {real} *z)
+{{
+    int k, low, high, middle;
+    for (k = 0; k < {self.model.n_features}; k++)
+        z[k] = {self.number(0.0)};
+    for (k = 0; k < {self.read.size}; k++) {{
+        {real} v = x[feature_read[k]];
+        low = curve_first[k];
+        high = curve_first[k + 1] - 1;
+        if (!(v > curve_at[low])) {{
+            z[feature_read[k]] = curve_to[low];
+            continue;
+        }}
+        if (v >= curve_at[high]) {{
+            z[feature_read[k]] = curve_to[high];
+            continue;
+        }}
+        while (high - low > 1) {{
+            middle = (low + high) / 2;
+            if (v >= curve_at[middle])
+                low = middle;
+            else
+                high = middle;
+        }}
+        z[feature_read[k]] =
+            curve_to[low] + (curve_to[high] - curve_to[low]) / (curve_at[high] - curve_at[low]) * (v - curve_at[low]);
+    }}
+}}"""
+        )
 
     def whole(self) -> str:
         """The function that gives the outputs of the whole model for finite numbers."""

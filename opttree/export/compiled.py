@@ -55,7 +55,7 @@ class CompiledModel:
     """
 
     def __init__(self, model: Any, backend: Literal["c", "numba"] | None) -> None:
-        saved = as_saved(model)
+        saved = as_saved(model, curves=True)
         self._model = as_read(saved.tree)
         self._library = None if backend == "numba" else _library(self._model, needed=backend == "c")
         self.backend: Literal["c", "numba"] = "numba" if self._library is None else "c"

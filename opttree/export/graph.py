@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from opttree.export.columns import Read, codes_of, columns_read, numbers_of, texts_of
 from opttree.model.forest import TINY_SHARE, Forest
 from opttree.model.tree import Tree
+from opttree.tables.curves import Curves
 from opttree.tables.encoding import Encoding, Missing, Value
 
 ML = "ai.onnx.ml"
@@ -116,6 +117,30 @@ def checked(graph: Graph, X: str, used: NDArray[np.bool_]) -> tuple[str, str]:
     if not used.all():
         doubt = graph.node("Gather", doubt, graph.constant(np.flatnonzero(used)), axis=1)
     return finite, graph.node("ReduceSum", doubt, graph.constant(np.array([1])), keepdims=1)
+
+
+def on_curves(graph: Graph, curves: Curves, X: str) -> str:
+    """The features (n, p) on their curves: each looks up the knot below it, and goes on from there."""
+    most = max(at.size for at, _to in curves.knots) + 1
+    at, to, slope = (np.zeros((len(curves.knots), most)) for _ in range(3))
+    at[:, 1:] = np.inf
+    for j, (own, become) in enumerate(curves.knots):
+        own = own.astype(graph.real).astype(np.float64)
+        at[j, 0], at[j, 1 : own.size + 1] = own[0], own
+        to[j] = become[-1]
+        to[j, 0], to[j, 1 : own.size + 1] = become[0], become
+        with np.errstate(divide="ignore"):
+            slope[j, 1 : own.size] = np.where(np.diff(own) > 0.0, np.diff(become) / np.diff(own), 0.0)
+    row = graph.node("Unsqueeze", X, graph.constant(np.array([2])))
+    passed = graph.node("GreaterOrEqual", row, graph.constant(at[:, 1:].astype(graph.real)))
+    count = graph.node("ReduceSum", graph.node("Cast", passed, to=7), graph.constant(np.array([2])), keepdims=0)
+    place = graph.node("Add", count, graph.constant(np.arange(len(curves.knots)) * most))
+    at[np.isinf(at)] = 0.0
+
+    def there(table: NDArray[np.float64]) -> str:
+        return graph.node("Gather", graph.constant(table.ravel().astype(graph.real)), place)
+
+    return graph.node("Add", there(to), graph.node("Mul", there(slope), graph.node("Sub", X, there(at))))
 
 
 def real(graph: Graph, *numbers: float) -> str:

@@ -111,7 +111,7 @@ def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float
         from onnx import TensorProto, helper
     except ImportError as error:
         raise ImportError("to_onnx needs onnx: pip install opttree[export]") from error
-    saved = as_saved(model)
+    saved = as_saved(model, curves=True)
     inside = as_read(saved.tree)
     number = TensorProto.DOUBLE if dtype == "float64" else TensorProto.FLOAT
     if inside.encoding is None:
@@ -154,6 +154,8 @@ def _beside(name: str, taken: set[str]) -> str:
 def _answers(graph: Any, model: Tree | Forest, X: str) -> tuple[list[str], list[tuple[str, Any, list[Any]]]]:
     """Names of the answers within the graph; name, type (None: a number) and shape of each as an output."""
     X, doubt = graphs.checked(graph, X, used_features(model))
+    if isinstance(model, Forest) and model.curves is not None:
+        X = graphs.on_curves(graph, model.curves, X)
     outputs = graphs.scores(graph, model, X)
     if model.classes is None:
         answers = graph.node("Add", outputs, doubt) if doubt else outputs
@@ -264,7 +266,7 @@ def _shapes(operator: Any) -> None:
     """Types and shapes of the outputs of an estimator, for skl2onnx."""
     from skl2onnx.common.data_types import DoubleTensorType, Int64TensorType, StringTensorType
 
-    model = as_saved(operator.raw_operator).tree
+    model = as_saved(operator.raw_operator, curves=True).tree
     rows, number = operator.inputs[0].get_first_dimension(), _number_type(operator)
     if model.classes is None:
         operator.outputs[0].type = number([rows, model.n_outputs])
@@ -279,7 +281,7 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Add the operators of an estimator to a graph of skl2onnx."""
     from skl2onnx.common.data_types import DoubleTensorType
 
-    model = as_read(as_saved(operator.raw_operator).tree)
+    model = as_read(as_saved(operator.raw_operator, curves=True).tree)
     double = _number_type(operator) is DoubleTensorType
     graph = Skl2OnnxGraph(scope, container, np.float64 if double else np.float32)
     inputs = [variable.full_name for variable in operator.inputs]

@@ -72,7 +72,7 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     True
     >>> connection.close()
     """
-    saved = as_saved(model)
+    saved = as_saved(model, curves=True)
     inside = as_read(saved.tree)
     trees = [inside] if isinstance(inside, Tree) else inside.trees
     query = Query(table, keep, ordered=any(map(_is_looked_up, trees)))
@@ -235,6 +235,11 @@ def _scores(query: Query, model: Tree | Forest, x: list[str]) -> list[str]:
     """The outputs of a model, as its method `outputs`."""
     if isinstance(model, Tree):
         return _tree(query, model, x, probabilities=False)
+    if model.curves is not None:
+        used = [int(j) for j in np.flatnonzero(used_features(model))]
+        texts = [_on_curve(*model.curves.knots[j], x[j]) for j in used]
+        for j, name in zip(used, query.add("z", texts) if texts else [], strict=True):
+            x[j] = name
     per_tree = model.classes is not None and not model.averages_outputs
     totals: list[list[str]] = [[] for _ in range(model.n_outputs)]
     for number, layer in enumerate(model.layers):
@@ -252,6 +257,25 @@ def _scores(query: Query, model: Tree | Forest, x: list[str]) -> list[str]:
                 totals[k].append(flat[at + k])
             at += len(texts)
     return [f"{_total(parts)} / {constant(len(model.trees))}" for parts in totals]
+
+
+def _on_curve(at: Any, to: Any, x: str) -> str:
+    """A feature on its curve, found by halves."""
+    if len(at) == 1:
+        return constant(float(to[0]))
+    slope = np.diff(to) / np.diff(at)
+
+    def between(low: int, high: int) -> str:
+        if high - low == 1:
+            return f"{_signed(to[low])} + {_signed(slope[low])} * ({x} - {_signed(at[low])})"
+        middle = (low + high) // 2
+        text = f"CASE WHEN {x} >= {constant(at[middle])} THEN {between(middle, high)} ELSE {between(low, middle)} END"
+        return text
+
+    ends = (
+        f"WHEN {x} <= {constant(at[0])} THEN {constant(to[0])} WHEN {x} >= {constant(at[-1])} THEN {constant(to[-1])}"
+    )
+    return f"CASE {ends} ELSE {between(0, len(at) - 1)} END"
 
 
 def _leaves(query: Query, trees: Sequence[Tree], x: Sequence[str]) -> list[str]:

@@ -66,6 +66,8 @@ if __name__ == "__main__":
     X = encode(model.get("encoding", {"columns": [(c, "number") for c in names], "features": kinds}), rows)
     if not np.isfinite(X).all():
         sys.exit("every number that the model reads must be finite, and there unless it could be missing in training")
+    for j, (at, to) in enumerate(model.get("curves", [])):
+        X[:, j] = np.interp(X[:, j], at, to)
     K, classes, total = model.get("n_outputs", len(layers[0][0]["values"][0])), layers[0][0].get("classes"), []
     for layer in layers:
         answers = [outputs(tree, X) for tree in layer]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from opttree.model.forest import Forest
+from opttree.model.structure import with_encoding
 from opttree.model.tree import Tree
+from opttree.tables.curves import Curves
 
 Model = Tree | Forest  # the models that solvers may yield
 
@@ -33,13 +36,18 @@ def as_model(model: Any, name: str = "model", *, raw: bool = True) -> Model:
     ValueError
         For anything else, such as an estimator that is not fitted or whose tree uses transformed features.
     """
+    found = _found(model, name)
+    if raw and (getattr(model, "transformer_", None) is not None or getattr(found, "curves", None) is not None):
+        raise ValueError(
+            f"{name} must hold a tree of raw features; got one of their quantiles: fit with quantile_transform=False"
+        )
+    return found
+
+
+def _found(model: Any, name: str) -> Model:
+    """The tree or forest in ``model``."""
     if isinstance(model, (Tree, Forest)):
         return model
-    if raw and getattr(model, "transformer_", None) is not None:
-        raise ValueError(
-            f"{name} must hold a tree of raw features; got one of their quantiles: "
-            "fit with quantile_transform=False, or pickle the estimator"
-        )
     if isinstance(model, type):
         raise ValueError(f"{name} must be a tree, or something fitted that holds one; got the class {model.__name__}")
     inside = getattr(model, "tree", None)
@@ -63,7 +71,17 @@ def exportable(model: Any, name: str = "model") -> Model:
     """`as_model`, but refuse a model that would predict differently from its estimator."""
     if getattr(model, "prediction", "mixture") != "mixture":
         raise ValueError(f"{name} must answer with the mixture of its leaves; got prediction={model.prediction!r}")
-    return as_model(model, name)
+    transformer = getattr(model, "transformer_", None)
+    if transformer is None:
+        return as_model(model, name, raw=False)
+    if not isinstance(transformer, Curves):
+        raise ValueError(
+            f"{name} must hold a tree of raw features, or of normal scores on curves; got one of scikit-learn's "
+            'quantiles, as preset="paper" has them: fit with quantile_transform=False, or pickle the estimator'
+        )
+    forest: Forest = replace(model.forest_, curves=transformer)
+    encoder = getattr(model, "encoder_", None)
+    return forest if encoder is None else with_encoding(forest, encoder.encoding_)
 
 
 def as_tree(model: Any, name: str = "model", *, raw: bool = True) -> Tree:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.model import dictionary, entries, forest
-from opttree.model.convert import as_tree, exportable
+from opttree.model.convert import as_model, as_tree, exportable
 from opttree.model.entries import MOST_BYTES
 from opttree.model.forest import Forest
 from opttree.model.late import late
@@ -237,12 +237,19 @@ class Model:
         return tree.to_text() if tree.encoding is not None else tree.to_text(self.feature_names)
 
 
-def as_saved(model: Any, feature_names: Sequence[str] | None = None, target: str | None = None) -> Model:
-    """The `Model` of a tree, a forest, a result or a fitted estimator; a `Model` as it is."""
+def as_saved(
+    model: Any, feature_names: Sequence[str] | None = None, target: str | None = None, *, curves: bool = False
+) -> Model:
+    """The `Model` of a tree, a forest, a result or a fitted estimator; a `Model` as it is. ``curves``: whether its
+    trees may be of features on curves.
+    """
+    if not curves:
+        as_model(model)  # refuses them
     if isinstance(model, Model):
         return model
     inside = exportable(model)
-    if isinstance(inside, Forest) and len(inside.trees) == 1 and inside.link == "identity":
+    plain = isinstance(inside, Forest) and inside.curves is None
+    if isinstance(inside, Forest) and plain and len(inside.trees) == 1 and inside.link == "identity":
         inside = as_tree(inside) if inside.classes is None or inside.is_proper else inside
     if feature_names is None and inside.encoding is None:
         feature_names = getattr(model, "feature_names_in_", None)
@@ -300,7 +307,7 @@ def save(
     """
     path = Path(path)
     check_suffix(path, "path")
-    model = as_saved(model, feature_names, target)
+    model = as_saved(model, feature_names, target, curves=True)
     header = {
         "format": FORMAT,
         "version": VERSION,

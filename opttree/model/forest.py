@@ -14,12 +14,14 @@ from opttree.kernels import records
 from opttree.kernels.leaves import outputs
 from opttree.model import entries
 from opttree.model.tree import LINKS, Tree, names_of
+from opttree.tables.curves import Curves
 from opttree.tables.encoding import Encoding, check_encoding
 from opttree.wide import sparse
 
 Floats = NDArray[np.float64]
 TINY_SHARE = 1e-12  # of a class that no tree has seen
 FORMAT, VERSION = "opttree.Forest", 1
+CURVED_VERSION = 2  # version of forests of features on curves, which version 1 does not have
 NEEDED = ("n_outputs", "link", "layers")
 
 
@@ -54,6 +56,14 @@ def _starts(value: Any) -> tuple[tuple[int, Floats], ...]:
     return tuple((entries.whole(count, "starts", 1), entries.numbers(start, "starts")) for count, start in pairs)
 
 
+def _curves(value: Any) -> Curves:
+    """``curves`` of a forest from its list in a file."""
+    pairs = [entries.items(pair, "an entry of curves") for pair in entries.items(value, "curves")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError("curves must hold pairs of knots and what they become; got others")
+    return Curves([(entries.numbers(at, "curves"), entries.numbers(to, "curves")) for at, to in pairs])
+
+
 @dataclass(frozen=True)
 class Forest:
     """Layers of trees whose predictions (class probabilities in classification) are averaged. Immutable.
@@ -79,6 +89,8 @@ class Forest:
     starts : tuple of tuple[int, ndarray of shape (K,)] or None, default None
         Of boosted trees: for each ensemble in turn, the number of its trees and the outputs from which it starts;
         `staged` needs them. Ignored by ``==``.
+    curves : Curves or None, default None
+        What the features become before any tree has them, see `opttree.preprocessing.Curves`.
 
     Raises
     ------
@@ -106,6 +118,7 @@ class Forest:
     feature_names: tuple[str, ...] | None = field(default=None, repr=False, compare=False)
     encoding: Encoding | None = field(default=None, repr=False, compare=False)
     starts: tuple[tuple[int, Floats], ...] | None = field(default=None, repr=False, compare=False)
+    curves: Curves | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(tuple(layer) for layer in self.layers))
@@ -130,6 +143,8 @@ class Forest:
                 )
         width = self.n_features
         check_encoding(self.encoding, width)
+        if self.curves is not None and len(self.curves.knots) != width:
+            raise ValueError(f"curves must be of {width} features; got {len(self.curves.knots)}")
         if self.feature_names is not None:
             object.__setattr__(self, "feature_names", tuple(map(str, self.feature_names)))
             self.names(self.feature_names)
@@ -241,6 +256,7 @@ class Forest:
         X = _rows(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
+        X = X if self.curves is None else self.curves.transform(X)
         if answer is None:
             if self._stacked is not None and isinstance(X, np.ndarray):
                 return outputs.forest_outputs(X, *self._stacked) / len(self.trees)
@@ -277,6 +293,7 @@ class Forest:
         if len(self.layers) > 1:
             raise ValueError(f"staged is for one layer of trees; this forest has {len(self.layers)}")
         X = _rows(X)
+        X = X if self.curves is None else self.curves.transform(X)
         answer = Tree.outputs if self.classes is None or self.averages_outputs else Tree.predict_proba
         if self.starts is None:
             total = np.zeros((X.shape[0], self.n_outputs))
@@ -436,6 +453,8 @@ class Forest:
             out["encoding"] = self.encoding.to_dict()
         if self.starts is not None:
             out["starts"] = [[count, start.tolist()] for count, start in self.starts]
+        if self.curves is not None:
+            out |= {"version": CURVED_VERSION, "curves": self.curves.to_list()}
         return out
 
     @staticmethod
@@ -457,8 +476,11 @@ class Forest:
         ValueError
             For another format or version, or damaged content.
         """
-        if (data.get("format"), data.get("version")) != (FORMAT, VERSION):
-            raise ValueError(f"format must be {FORMAT!r} of version {VERSION}; got {entries.shown(data.get('format'))}")
+        if data.get("format") != FORMAT or data.get("version") not in (VERSION, CURVED_VERSION):
+            raise ValueError(
+                f"format must be {FORMAT!r} of version {VERSION} or {CURVED_VERSION}; "
+                f"got {entries.shown(data.get('format'))}"
+            )
         missing = [name for name in NEEDED if name not in data]
         if missing:
             raise ValueError(f"a forest needs the entries {missing}; the data lack them")
@@ -474,6 +496,7 @@ class Forest:
             feature_names=entries.texts(there["feature_names"], "feature_names") if "feature_names" in there else None,
             encoding=Encoding.from_dict(there["encoding"]) if "encoding" in there else None,
             starts=_starts(there["starts"]) if "starts" in there else None,
+            curves=_curves(there["curves"]) if "curves" in there else None,
         )
 
     def with_spread(self, spread: Floats) -> Forest:

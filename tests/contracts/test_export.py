@@ -28,7 +28,7 @@ ENCODED = [name for name in MODELS if name.startswith("table")]
 
 def feeds(model, X, real=np.float64):
     """The inputs of a graph: the columns that the model reads."""
-    encoding = as_saved(model).encoding
+    encoding = as_saved(model, curves=True).encoding
     if encoding is None:
         return {"X": np.asarray(X, real)}
     found = {}
@@ -83,14 +83,14 @@ def test_c_answers_alike(name, tmp_path):
     expected, labels, X = answers(name)
     model = fitted(name)[0]
     library = compiled(model, tmp_path)
-    Z = as_saved(model).table(X)
+    Z = as_saved(model, curves=True).table(X)
     np.testing.assert_allclose(in_c(library, Z, expected.shape[1]), expected, **CLOSE)
     if labels is not None:
         row = Z.ctypes.data
         picked = [library.model_class(ctypes.c_void_p(row + 8 * Z.shape[1] * i)) for i in range(len(Z))]
         assert np.array_equal(model.classes_[picked], labels)
     if name in ENCODED:
-        check_encoder(library, as_saved(model).encoding, X, Z)
+        check_encoder(library, as_saved(model, curves=True).encoding, X, Z)
     (tmp_path / "single").mkdir()
     library = compiled(model, tmp_path / "single", "float32")
     found = in_c(library, Z, expected.shape[1], np.float32)
@@ -158,7 +158,7 @@ def test_model_files_answer_alike(name, ending, tmp_path):
     model = fitted(name)[0]
     opttree.save(model, tmp_path / f"m.{ending}")
     loaded = opttree.load(tmp_path / f"m.{ending}")
-    assert loaded.encoding == as_saved(model).encoding
+    assert loaded.encoding == as_saved(model, curves=True).encoding
     found = loaded.predict(X).reshape(len(X), -1) if labels is None else loaded.predict_proba(X)
     np.testing.assert_array_equal(found, expected)
     if labels is not None:
@@ -204,7 +204,7 @@ def test_treelite_answers_alike(name):
     treelite = pytest.importorskip("treelite")
     expected, labels, X = answers(name)
     model = fitted(name)[0]
-    Z = as_saved(model).table(X)
+    Z = as_saved(model, curves=True).table(X)
     found = treelite.gtil.predict(export.to_treelite(model), Z).reshape(expected.shape)
     close = 1e-6 if "boosted" in name and labels is not None else 1e-11  # treelite's softmax is of single precision
     np.testing.assert_allclose(found, expected, rtol=close, atol=close)
@@ -221,8 +221,12 @@ def test_other_models_are_refused_by_name():
             write(fitted("ORRT")[0])
         with pytest.raises(ValueError, match="class scores"):
             write(fitted("forest, cart, classes")[0])
-    with pytest.raises(ValueError, match="got one of their quantiles"):
-        opttree.to_onnx(opttree.SDTRRegressor(2, max_batches=50).fit(np.arange(40.0)[:, None], np.arange(40.0)))
+    printed = opttree.SDTRRegressor(2, preset="paper", max_batches=50)
+    with pytest.raises(ValueError, match="got one of scikit-learn's quantiles"):
+        opttree.to_onnx(printed.fit(np.arange(40.0)[:, None], np.arange(40.0)))
+    for write in (export.to_dot, export.to_rules, export.to_sklearn, export.to_html):
+        with pytest.raises(ValueError, match="got one of their quantiles"):
+            write(fitted("SDTR, curves")[0])
     leaf = opttree.SDTRRegressor(2, max_batches=50, quantile_transform=False, prediction="leaf")
     with pytest.raises(ValueError, match="prediction='leaf'"):
         opttree.to_onnx(leaf.fit(np.arange(40.0)[:, None], np.arange(40.0)))
@@ -308,7 +312,7 @@ def test_awkward_tables_leave_intact(splits, tmp_path):
     }
     np.testing.assert_allclose(session.run(None, given)[0][:, 0], expected, **CLOSE)
     library = compiled(model, tmp_path)
-    np.testing.assert_allclose(in_c(library, as_saved(model).table(new), 1)[:, 0], expected, **CLOSE)
+    np.testing.assert_allclose(in_c(library, as_saved(model, curves=True).table(new), 1)[:, 0], expected, **CLOSE)
     opttree.save(model, tmp_path / "m.json")
     new.to_csv(tmp_path / "rows.csv", index=False, na_rep="NA")
     command = [sys.executable, standalone.__file__, str(tmp_path / "m.json"), str(tmp_path / "rows.csv")]

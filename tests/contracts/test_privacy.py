@@ -63,7 +63,7 @@ def test_nothing_that_leaves_holds_training_rows(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = clone(estimator).set_params(random_state=0).fit(X, target(X, make))
-    encoding = as_saved(model).encoding
+    encoding = as_saved(model, curves=True).encoding
     read = [encoding.columns[j].name for j in encoding.read]
     assert not {"key", "few"} & set(read)
     rare = {level for column in ("key", "few", "city") for level, n in X[column].value_counts().items() if n < 5}
@@ -73,7 +73,7 @@ def test_nothing_that_leaves_holds_training_rows(name, tmp_path):
         folder = tmp_path / kind
         folder.mkdir()
         try:
-            exporter.write(as_saved(model), folder / f"model{exporter.endings[0]}", OPTIONS)
+            exporter.write(as_saved(model, curves=True), folder / f"model{exporter.endings[0]}", OPTIONS)
         except ValueError:
             refused.add(kind)
         except ImportError:

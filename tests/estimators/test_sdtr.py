@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.metrics import log_loss, r2_score
 
-from opttree import SDTRClassifier, SDTRRegressor
+from opttree import SDTRClassifier, SDTRRegressor, explain
 from opttree.model.files import load, save
 
 
@@ -51,8 +51,18 @@ def test_multiple_outputs_and_depth_by_cross_validation():
 def test_a_tree_of_quantiles_is_not_saved_as_one_of_features(tmp_path):
     X, y = load_diabetes(return_X_y=True)
     model = SDTRRegressor(2, max_batches=100, random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="quantile_transform=False"):
-        save(model, tmp_path / "model.json")
+    save(model, tmp_path / "model.json")
+    loaded = load(tmp_path / "model.json")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    for ask in (explain.path, explain.counterfactual):
+        for saved in (model, loaded, loaded.tree):
+            with pytest.raises(ValueError, match="quantile_transform=False"):
+                ask(saved, X[:1], **({"target": (200.0, 300.0)} if ask is explain.counterfactual else {}))
+    values = explain.shap_values(model, X[:2], X[100:110])
+    assert values.values.sum(axis=1) + values.base == pytest.approx(model.predict(X[:2]))
+    printed = SDTRRegressor(2, preset="paper", max_batches=100, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="scikit-learn's quantiles"):
+        save(printed, tmp_path / "model.json")
     plain = clone(model).set_params(quantile_transform=False).fit(X, y)
     save(plain, tmp_path / "model.json")
     np.testing.assert_array_equal(load(tmp_path / "model.json").predict(X), plain.predict(X))
