@@ -17,6 +17,7 @@ from opttree.model.structure import used_features
 from opttree.model.tree import Tree
 from opttree.runtime.escape import c_comment, c_text
 from opttree.runtime.files import whole_file
+from opttree.statement.numbers import LARGEST
 from opttree.tables.curves import Curves
 from opttree.tables.encoding import Unread
 
@@ -165,7 +166,7 @@ class Source(Constants):
     def body(self) -> str:
         """The source file."""
         includes = [f'#include "{self.name}.h"', ""]
-        if self.exp:
+        if self.exp or self.read.size:
             includes.append("#include <math.h>")
         if self.table is not None and self.table.has_text:
             includes.append("#include <string.h>")
@@ -351,7 +352,7 @@ static void mixture(const tree_t *t, const {real} *x, {real} *out)
         start = f"void {self.name}_outputs(const {real} *x, {real} *out)\n{{\n"
         if not self.read.size:
             return f"{self.whole()}\n\n{start}    whole(x, out);\n}}"
-        P = self.model.n_features
+        P, most = self.model.n_features, self.number(LARGEST)
         given, curved = "x", ""
         if self.curves is not None:
             given, curved = "z", f"    {real} z[{P}];\n"
@@ -362,7 +363,8 @@ static void mixture(const tree_t *t, const {real} *x, {real} *out)
     int k;
 {curved}{on}    whole({given}, out);
     for (k = 0; k < {self.read.size}; k++)
-        doubt += x[feature_read[k]] - x[feature_read[k]]; /* 0, or NaN where it is NaN or infinite */
+        if (!(x[feature_read[k]] <= {most} && x[feature_read[k]] >= -{most}))
+            doubt = NAN; /* it is NaN, infinite or larger than any in training */
     for (k = 0; k < {K}; k++)
         out[k] += doubt;
 }}"""

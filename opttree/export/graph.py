@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from opttree.export.columns import Read, codes_of, columns_read, numbers_of, texts_of
 from opttree.model.forest import TINY_SHARE, Forest
 from opttree.model.tree import Tree
+from opttree.statement.numbers import LARGEST
 from opttree.tables.curves import Curves
 from opttree.tables.encoding import Encoding, Missing, Value
 
@@ -107,11 +108,13 @@ def _code(graph: Graph, codes: Sequence[float], name: str) -> str:
 
 
 def checked(graph: Graph, X: str, used: NDArray[np.bool_]) -> tuple[str, str]:
-    """The features (n, p) with 0 in place of NaN and infinity, and (n, 1) NaN in rows where a used feature was one, 0
-    in others; "" where no feature is used.
+    """The features (n, p) with 0 in place of NaN, infinity and what is larger than `predict` takes, and (n, 1) NaN in
+    rows where a used feature was one, 0 in others; "" where no feature is used.
     """
-    doubt = graph.node("Mul", X, real(graph, 0.0))
-    finite = graph.node("Where", graph.node("IsNaN", doubt), real(graph, 0.0), X)
+    most = min(LARGEST, float(np.finfo(graph.real).max))
+    taken = graph.node("LessOrEqual", graph.node("Abs", X), real(graph, most))
+    doubt = graph.node("Where", taken, real(graph, 0.0), real(graph, np.nan))
+    finite = graph.node("Where", taken, X, real(graph, 0.0))
     if not used.any():
         return finite, ""
     if not used.all():

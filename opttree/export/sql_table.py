@@ -12,7 +12,8 @@ import numpy as np
 
 from opttree.export.columns import Read, codes_of
 from opttree.runtime.escape import sql_text
-from opttree.tables.encoding import Levels, Missing, level_text
+from opttree.statement import numbers as statement
+from opttree.tables.encoding import Levels, Missing, Value, level_text
 
 REALS = ("real", "double", "float")
 TEXTS = ("text", "varchar")
@@ -21,6 +22,7 @@ NUMBERS = (
     "uhugeint", "boolean",
 )  # fmt: skip
 MOST = "1.79e308"  # what is larger is infinite, or NaN, which DuckDB takes for larger than all
+LARGEST = repr(statement.LARGEST)  # `predict` takes no larger features
 DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)  # each month
 A_DATE = "'[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'"
 A_TIME = "'[ T][0-9][0-9]:[0-9][0-9]:[0-9][0-9]*'"
@@ -55,9 +57,9 @@ def joined(parts: Sequence[str], sign: str) -> str:
     return f"({joined(parts[:half], sign)} {sign} {joined(parts[half:], sign)})"
 
 
-def is_finite(x: str) -> str:
-    """Whether a number is neither missing nor NaN nor infinite."""
-    return f"{x} BETWEEN -{MOST} AND {MOST}"
+def is_finite(x: str, most: str = LARGEST) -> str:
+    """Whether a number is neither missing nor NaN, and of a size that `predict` takes."""
+    return f"{x} BETWEEN -{most} AND {most}"
 
 
 def _is_nan(x: str) -> str:
@@ -87,9 +89,13 @@ def typed(read: Read, entry: str) -> list[tuple[str, str]]:
 
 
 def is_taken(read: Read) -> str:
-    """Whether `predict` takes an entry of a column of numbers: one that is missing or finite."""
+    """Whether `predict` takes an entry of a column of numbers: one that is missing or finite, and within the limits of
+    its feature if it is a large one.
+    """
     value = own("value", read.number)
-    return f"({own('empty', read.number)} = 1 OR {_is_nan(value)} OR {is_finite(value)})"
+    limited = all(not isinstance(feature, Value) or feature.low is not None for _j, feature in read.features)
+    finite = is_finite(value, MOST if limited else LARGEST)
+    return f"({own('empty', read.number)} = 1 OR {_is_nan(value)} OR {finite})"
 
 
 def feature_of(read: Read, feature: Any) -> str:
