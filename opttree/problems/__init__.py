@@ -15,6 +15,7 @@ if _TYPE_CHECKING:
     from opttree.statement import (
         L1 as L1,
         L2 as L2,
+        FeatureL1 as FeatureL1,
         Penalty as Penalty,
         SplitPrice as SplitPrice,
         TreeProblem as TreeProblem,
@@ -30,7 +31,7 @@ _HOMES = {
     "SmoothTreeProblem": "opttree.problems.smooth.problem",
     "SubtreeProblem": "opttree.problems.smooth.subtree",
     "SoftForestProblem": "opttree.problems.soft_forest.problem",
-    **dict.fromkeys(("L1", "L2", "Penalty", "SplitPrice", "TreeProblem"), "opttree.statement"),
+    **dict.fromkeys(("L1", "L2", "FeatureL1", "Penalty", "SplitPrice", "TreeProblem"), "opttree.statement"),
     **dict.fromkeys(("check_weight", "n_rows"), "opttree.tables.weights"),
 }
 __all__ = sorted(_HOMES)

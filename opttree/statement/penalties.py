@@ -208,6 +208,66 @@ class SplitPrice:
 
 
 @dataclass(frozen=True)
+class FeatureL1:
+    """``strength * sum_j |w_j|_2``, where w_j are all weights that feature j has in the tree, in splits and linear
+    leaves: a feature leaves the whole tree, or stays. Constant terms are free.
+
+    The sum of the norms is an l1 norm over the features (the group lasso). Weights of splits are as in `L1`: at unit
+    length, or of trees with gates as they are. The tree of Blanquero et al. (2022) has the largest weight of a feature
+    in place of the norm. `solvers.ORRT` minimises it, to weights that are exactly zero, with constants of leaves within
+    the range of y; other solvers only count it.
+
+    Parameters
+    ----------
+    strength : float
+        Strength, >= 0.
+
+    See Also
+    --------
+    L1 : each weight for itself
+    ORRTRegressor : ``feature_l1``
+
+    References
+    ----------
+    Blanquero, Carrizosa, Molero-Rio and Romero Morales, "On sparse optimal regression trees", EJOR 299 (2022).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from opttree import FeatureL1, TreeProblem
+    >>> from solvers import ORRT, solve
+    >>> X, y = make_friedman1(300, 15, random_state=0)
+    >>> problem = TreeProblem.standardized(X, y, depth=2, penalties=FeatureL1(0.03))
+    >>> tree = solve(problem, ORRT(), random_state=0).tree
+    >>> bool(tree.A.any(axis=0).sum() < 15)
+    True
+    """
+
+    strength: float
+
+    def __post_init__(self) -> None:
+        _check(strength=self.strength)
+
+    def value(self, tree: Tree) -> float:
+        """Penalty of a tree.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        float
+            The penalty.
+        """
+        squares = np.sum(np.square(split_weights(tree)), axis=0)
+        if tree.linear_leaves:
+            squares = squares + np.sum(np.square(tree.leaf_arrays[1]), axis=(0, 1))
+        return float(self.strength * np.sqrt(squares).sum())
+
+
+@dataclass(frozen=True)
 class Scaled:
     """Another penalty times ``factor``."""
 
@@ -225,4 +285,6 @@ def scaled(penalty: Penalty, factor: float) -> Penalty:
         return type(penalty)(penalty.splits * factor, penalty.leaves * factor)
     if isinstance(penalty, SplitPrice):
         return SplitPrice(penalty.price * factor)
+    if isinstance(penalty, FeatureL1):
+        return FeatureL1(penalty.strength * factor)
     return Scaled(penalty, factor)

@@ -29,7 +29,7 @@ from opttree.statement.numbers import (
     orders_of,
     ranks_of,
 )
-from opttree.statement.penalties import L1, L2, Penalty, SplitPrice, scaled
+from opttree.statement.penalties import L1, L2, FeatureL1, Penalty, SplitPrice, scaled
 from opttree.statement.pruning import with_splits
 from opttree.tables.weights import check_weight
 from opttree.wide import leaves as wide, sparse
@@ -397,15 +397,15 @@ class TreeProblem:
             table += loss.value(self.Y[:, k : k + 1], values[None, :, k])
         return table
 
-    def strength(self, kind: type[L1] | type[L2], on: str) -> float:
+    def strength(self, kind: type[L1 | L2 | FeatureL1], on: str) -> float:
         """Total strength of the penalties of one kind.
 
         Parameters
         ----------
         kind : type
-            `L1` or `L2`.
-        on : {"splits", "leaves"}
-            What they act on.
+            `L1`, `L2` or `FeatureL1`.
+        on : {"splits", "leaves", "strength"}
+            What they act on; "strength" of `FeatureL1`.
 
         Returns
         -------

@@ -16,15 +16,17 @@ from opttree.problems import SmoothTreeProblem
 from opttree.runtime.calm import calm_threads
 from opttree.runtime.devices import Device
 from opttree.runtime.options import option
-from opttree.statement import TreeProblem
+from opttree.statement import FeatureL1, TreeProblem
 from solvers.core.base import Solver, Step, Steps
 from solvers.core.result import Termination
 from solvers.core.scipy_runs import minimise
+from solvers.soft.by_feature import descend, smoothed
 from solvers.soft.starts import constant_tree, soft_start, soft_tree, with_depth_cap
 
 Floats = NDArray[np.floating]
 METHODS = ("L-BFGS-B", "SLSQP")
 PORTION = 50  # iterations between two steps
+MOST_SCORE = 10.0  # of a class in a leaf, under `FeatureL1`
 TRIALS = 20  # mean number of evaluations allowed per iteration
 
 
@@ -33,7 +35,9 @@ class ORRT(Solver):
     """Optimal randomized regression trees (Blanquero et al.; SRT paper, eq. 4): one smooth problem in all variables.
 
     Minimises the loss of the mixture's prediction, plus the statement's l1 and l2 penalties, with SciPy from several
-    starts. Steps are mixtures, whose objective is `TreeProblem.objective`.
+    starts. Under `FeatureL1` a second run follows from there, in which the penalty is smooth at zero, and then proximal
+    gradient descent, which takes features out of the tree: the penalty from the beginning led to worse trees. Steps are
+    mixtures, whose objective is `TreeProblem.objective`.
 
     See Also
     --------
@@ -139,7 +143,10 @@ class ORRT(Solver):
                     theta = self.scale * start_rng.normal(size=smooth.size) * self._units(smooth)
                 label = "" if self.n_starts == 1 else f"{run + 1}: "
                 yield self._step(smooth, theta, f"{label}start")
-                ended = yield from self._descend(smooth, theta, f"{label}{self.method}")
+                theta, ended = yield from self._descend(smooth, theta, f"{label}{self.method}")
+                if strength := problem.strength(FeatureL1, "strength"):
+                    theta, _ended = yield from self._descend(smooth, theta, f"{label}{self.method}", strength)
+                    ended = yield from self._by_feature(smooth, theta, strength, f"{label}by feature")
         return ended
 
     def _units(self, smooth: SmoothTreeProblem) -> Floats:
@@ -150,13 +157,20 @@ class ORRT(Solver):
         return units
 
     def _bounds(self, smooth: SmoothTreeProblem) -> Any:
-        """The range of y for every constant leaf if ``bounded``; none for splits."""
+        """The range of y for every constant leaf if ``bounded``, and under `FeatureL1` for the constant of any leaf, of
+        class scores `MOST_SCORE`: else weights could be as small as one likes, and constants large. None for splits.
+        """
         from scipy.optimize import Bounds
 
         low, high = np.full(smooth.size, -np.inf), np.full(smooth.size, np.inf)
-        if self.bounded and not smooth.linear and not smooth.problem.is_classification:
-            smooth.unpack(low)[2][:] = smooth.problem.Y.min(axis=0)
-            smooth.unpack(high)[2][:] = smooth.problem.Y.max(axis=0)
+        problem = smooth.problem
+        by_feature = problem.strength(FeatureL1, "strength") > 0.0
+        if problem.is_classification:
+            if by_feature:
+                smooth.unpack(low)[2][:], smooth.unpack(high)[2][:] = -MOST_SCORE, MOST_SCORE
+        elif by_feature or (self.bounded and not smooth.linear):
+            smooth.unpack(low)[2][:] = problem.Y.min(axis=0)
+            smooth.unpack(high)[2][:] = problem.Y.max(axis=0)
         return Bounds(low, high)
 
     def _step(
@@ -166,9 +180,9 @@ class ORRT(Solver):
         return Step(tree, phase=phase, n_evaluations=n_evaluations, info={"iterations": iterations})
 
     def _descend(
-        self, smooth: SmoothTreeProblem, theta: Floats, label: str
-    ) -> Generator[Step | None, None, Termination]:
-        """One complete run of SciPy's minimiser."""
+        self, smooth: SmoothTreeProblem, theta: Floats, label: str, strength: float = 0.0
+    ) -> Generator[Step | None, None, tuple[Floats, Termination]]:
+        """One complete run of SciPy's minimiser, under `FeatureL1` of a strength: the last point, and why it ended."""
         if self.method == "L-BFGS-B":
             options = {"maxiter": self.max_iter, "maxfun": TRIALS * self.max_iter, "gtol": self.tol, "ftol": 0.0}
         else:
@@ -177,7 +191,7 @@ class ORRT(Solver):
         theta = np.clip(theta, bounds.lb, bounds.ub)
 
         def evaluate(variables: Floats) -> tuple[float, Floats]:
-            value, gradient = smooth.value_and_grad(variables * units)
+            value, gradient = smoothed(smooth, variables * units, strength)
             return value, gradient * units
 
         run = minimise(evaluate, theta / units, PORTION, method=self.method, options=options, bounds=bounds)
@@ -194,7 +208,24 @@ class ORRT(Solver):
                     continue
                 done += PORTION
                 yield self._step(smooth, iterate.theta * units, label, done, iterate.n_evaluations)
-        yield self._step(smooth, outcome.x * units, label, int(outcome.nit), evaluations)
+        found = outcome.x * units
+        yield self._step(smooth, found, label, int(outcome.nit), evaluations)
         if outcome.success:
-            return Termination.LOCALLY_OPTIMAL
-        return Termination.STALLED if outcome.nit < self.max_iter else Termination.ITERATION_LIMIT
+            return found, Termination.LOCALLY_OPTIMAL
+        return found, Termination.STALLED if outcome.nit < self.max_iter else Termination.ITERATION_LIMIT
+
+    def _by_feature(
+        self, smooth: SmoothTreeProblem, theta: Floats, strength: float, label: str
+    ) -> Generator[Step | None, None, Termination]:
+        """Proximal gradient descent under `FeatureL1`."""
+        bounds, done, evaluations = self._bounds(smooth), 0, 0
+        points = descend(smooth, theta, strength, self.max_iter, bounds.lb, bounds.ub)
+        for theta, more in points:
+            done, evaluations = done + 1, evaluations + more
+            if done % PORTION:
+                yield None
+                continue
+            yield self._step(smooth, theta, label, done, evaluations)
+            evaluations = 0
+        yield self._step(smooth, theta, label, done, evaluations)
+        return Termination.ITERATION_LIMIT if done == self.max_iter else Termination.LOCALLY_OPTIMAL

@@ -164,7 +164,7 @@ def _refuse(options: Estimator, checkpoint: Any) -> None:
     elif kind == "smooth":
         allowed = {"preset": ("default",), "validation_fraction": (None,), "device": ("cpu",)}
     elif kind == "soft":
-        allowed = {"preset": ("default",), "min_samples_leaf": (1,)}
+        allowed = {"preset": ("default",), "min_samples_leaf": (1,), "feature_l1": (0.0,)}
     elif kind == "boosted":
         allowed = {"loss": ("squared", "log"), "monotonic_cst": (None,), "warm_start": (False,)}
     if kind == "boosted" and getattr(options.base, "takes_gates", False):
@@ -173,7 +173,7 @@ def _refuse(options: Estimator, checkpoint: Any) -> None:
         )
     for option, values in allowed.items():
         value = getattr(options, option, values[0])
-        if not any(value is one or (isinstance(value, str) and value == one) for one in values):
+        if not any(value is one or (isinstance(value, (str, float)) and value == one) for one in values):
             words = " or ".join(map(repr, values))
             raise ValueError(f"{option} must be {words} for a table in parts; got {value!r}")
 
