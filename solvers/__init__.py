@@ -63,6 +63,7 @@ if _TYPE_CHECKING:  # what is found below, for type checkers; `python docs/tools
     from solvers.ensembles.boosting import Boosting as Boosting
     from solvers.ensembles.distilled import Distilled as Distilled
     from solvers.ensembles.forest import TAOForest as TAOForest
+    from solvers.ensembles.joint import JointForest as JointForest
     from solvers.ensembles.stacked import StackedForest as StackedForest
     from solvers.exact.blocks import BlockBounds as BlockBounds
     from solvers.exact.branch_and_bound import BranchAndBound as BranchAndBound

@@ -6,6 +6,7 @@ from solvers.ensembles.boosting_parts import BoostingOverParts
 from solvers.ensembles.boosting_sampled import BoostingFromSample
 from solvers.ensembles.distilled import Distilled
 from solvers.ensembles.forest import KINDS, TAOForest
+from solvers.ensembles.joint import JointForest
 from solvers.ensembles.parts import ForestOverParts
 from solvers.ensembles.stacked import StackedForest
 
@@ -17,6 +18,7 @@ __all__ = [
     "BoostingOverParts",
     "Distilled",
     "ForestOverParts",
+    "JointForest",
     "StackedForest",
     "TAOForest",
 ]

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.problems import SmoothTreeProblem
+from opttree.statement import FeatureL1
 
 Floats = NDArray[np.floating]
+MOST_SCORE = 10.0  # of a class in a leaf
 LONGER = 1.3  # a step may be longer than the last one by this factor
 SHORTEST = 2.0**-40  # of the step tried first
 ROUND = 1e-3  # norm below which the smoothed penalty is a parabola
@@ -27,14 +29,45 @@ def smoothed(smooth: SmoothTreeProblem, theta: Floats, strength: float) -> tuple
     """The smooth objective with the penalty, its norms rounded off at zero, and the gradient."""
     value, gradient = smooth.value_and_grad(theta)
     if strength == 0.0:
-        return value, gradient
+        return float(value), gradient
     gradient = np.array(gradient, np.float64)
+    return float(value) + add_smoothed(smooth, theta, strength, gradient), gradient
+
+
+def add_smoothed(smooth: SmoothTreeProblem, theta: Floats, strength: float, gradient: Floats) -> float:
+    """The penalty, rounded off at zero; its gradient is added to another."""
     norms = np.hypot(feature_norms(smooth, theta), ROUND)
     (A, _b, _values, coefs), (of_A, _of_b, _of_values, of_coefs) = smooth.unpack(theta), smooth.unpack(gradient)
     of_A += strength * A / norms
     if smooth.linear:
         of_coefs += strength * coefs / norms
-    return float(value) + strength * float(norms.sum()), gradient
+    return strength * float(norms.sum())
+
+
+def constant_bounds(smooth: SmoothTreeProblem, *, always: bool = False) -> tuple[Floats, Floats]:
+    """Bounds on theta: under `FeatureL1`, or ``always``, of the constants of leaves, the range of y, or of class scores
+    `MOST_SCORE`; else weights could be as small as one likes, and constants large.
+    """
+    low, high = np.full(smooth.size, -np.inf), np.full(smooth.size, np.inf)
+    problem = smooth.problem
+    if always or problem.strength(FeatureL1, "strength"):
+        scores = problem.is_classification
+        smooth.unpack(low)[2][:] = -MOST_SCORE if scores else problem.Y.min(axis=0)
+        smooth.unpack(high)[2][:] = MOST_SCORE if scores else problem.Y.max(axis=0)
+    return low, high
+
+
+def without_tiny(smooth: SmoothTreeProblem, theta: Floats) -> Floats:
+    """The point without features whose norm is in the round part of the penalty, where there is one."""
+    if not smooth.problem.strength(FeatureL1, "strength"):
+        return theta
+    theta = theta.copy()
+    tiny = feature_norms(smooth, theta) < ROUND
+    A, _b, _values, coefs = smooth.unpack(theta)
+    A[:, tiny] = 0.0
+    if smooth.linear:
+        coefs[:, :, tiny] = 0.0
+    return theta
 
 
 def shrunk(smooth: SmoothTreeProblem, theta: Floats, amount: float) -> Floats:

@@ -20,13 +20,12 @@ from opttree.statement import FeatureL1, TreeProblem
 from solvers.core.base import Solver, Step, Steps
 from solvers.core.result import Termination
 from solvers.core.scipy_runs import minimise
-from solvers.soft.by_feature import descend, smoothed
+from solvers.soft.by_feature import constant_bounds, descend, smoothed
 from solvers.soft.starts import constant_tree, soft_start, soft_tree, with_depth_cap
 
 Floats = NDArray[np.floating]
 METHODS = ("L-BFGS-B", "SLSQP")
 PORTION = 50  # iterations between two steps
-MOST_SCORE = 10.0  # of a class in a leaf, under `FeatureL1`
 TRIALS = 20  # mean number of evaluations allowed per iteration
 
 
@@ -157,21 +156,11 @@ class ORRT(Solver):
         return units
 
     def _bounds(self, smooth: SmoothTreeProblem) -> Any:
-        """The range of y for every constant leaf if ``bounded``, and under `FeatureL1` for the constant of any leaf, of
-        class scores `MOST_SCORE`: else weights could be as small as one likes, and constants large. None for splits.
-        """
+        """The range of y for every constant leaf if ``bounded``, and those of `constant_bounds`; none for splits."""
         from scipy.optimize import Bounds
 
-        low, high = np.full(smooth.size, -np.inf), np.full(smooth.size, np.inf)
-        problem = smooth.problem
-        by_feature = problem.strength(FeatureL1, "strength") > 0.0
-        if problem.is_classification:
-            if by_feature:
-                smooth.unpack(low)[2][:], smooth.unpack(high)[2][:] = -MOST_SCORE, MOST_SCORE
-        elif by_feature or (self.bounded and not smooth.linear):
-            smooth.unpack(low)[2][:] = problem.Y.min(axis=0)
-            smooth.unpack(high)[2][:] = problem.Y.max(axis=0)
-        return Bounds(low, high)
+        bounded = self.bounded and not smooth.linear and not smooth.problem.is_classification
+        return Bounds(*constant_bounds(smooth, always=bounded))
 
     def _step(
         self, smooth: SmoothTreeProblem, theta: Floats, phase: str, iterations: int = 0, n_evaluations: int = 1

@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import Bounds, minimize
 
 from opttree.kernels import records
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
 from opttree.runtime.clock import seconds_left
-from opttree.statement import L1, L2, TreeProblem
+from opttree.statement import L1, L2, FeatureL1, TreeProblem
 from solvers.core.parts import bare, on_part
 from solvers.core.result import Termination
+from solvers.soft.by_feature import add_smoothed, constant_bounds, without_tiny
 from solvers.soft.starts import soft_start, soft_tree
 
 __all__ = ["Answered", "SoftOverParts"]
@@ -155,14 +156,17 @@ class SoftOverParts:
             return value, gradient
 
         try:
-            found = minimize(evaluated, best, jac=True, method="L-BFGS-B", options={"maxiter": iterations})
+            bounds = Bounds(*constant_bounds(smooth))
+            best = np.clip(best, bounds.lb, bounds.ub)
+            how = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": {"maxiter": iterations}}
+            found = minimize(evaluated, best, **how)
             if found.success:
                 ended = Termination.LOCALLY_OPTIMAL
         except _TimeUpError:
             ended = Termination.TIME_LIMIT
         except KeyboardInterrupt:
             ended = Termination.INTERRUPTED
-        return best, lowest, ended
+        return np.asarray(without_tiny(smooth, best), np.float64), lowest, ended
 
     def answered(self, tree: Tree) -> Answered:
         """The loss of a tree, and what else is known of its rows, in one round.
@@ -195,6 +199,8 @@ class SoftOverParts:
             l1, l2 = smooth.problem.strength(L1, on), smooth.problem.strength(L2, on)
             value += l1 * np.sum(np.abs(weights)) + l2 * np.sum(weights**2)
             slopes += l1 * np.sign(weights) + 2.0 * l2 * weights
+        if strength := smooth.problem.strength(FeatureL1, "strength"):
+            value += add_smoothed(smooth, theta, strength, gradient)
         return float(value), gradient
 
 

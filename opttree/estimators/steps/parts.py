@@ -161,10 +161,11 @@ def _refuse(options: Estimator, checkpoint: Any) -> None:
     elif kind == "forest":
         kinds = "auto", "oblique", "axis", "cart", "extra"
         allowed = {"warm_start": (False,), "max_features": (None,), "kind": kinds, "monotonic_cst": (None,)}
+        allowed["joint_leaves"] = (False,)
     elif kind == "smooth":
         allowed = {"preset": ("default",), "validation_fraction": (None,), "device": ("cpu",)}
     elif kind == "soft":
-        allowed = {"preset": ("default",), "min_samples_leaf": (1,), "feature_l1": (0.0,)}
+        allowed = {"preset": ("default",), "min_samples_leaf": (1,)}
     elif kind == "boosted":
         allowed = {"loss": ("squared", "log"), "monotonic_cst": (None,), "warm_start": (False,)}
     if kind == "boosted" and getattr(options.base, "takes_gates", False):
