@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from opttree.kernels.algebra.quadratic import JITTER, RANK
 from opttree.kernels.leaves import fit as narrow, outputs as row_outputs
@@ -30,6 +31,7 @@ Floats = NDArray[np.float64]
 MANY = 8  # outputs
 LARGEST_GRAM = 1500  # features, under an l1 penalty: with more, each output has a working set of its own
 GRADIENT_TOLERANCE, NEWTON_ROUNDS = 1e-4, 50  # of scikit-learn's softmax scores on sparse tables
+LEAST_SHARE = 1e-6  # of a class without rows
 TINY = 1e-300  # a diagonal of zeros
 LASSO_ROUNDS, LASSO_TOLERANCE = 30, 1e-9  # of working sets; decrease, relative to the loss of a constant
 WORK = 2**15  # weights of a leaf (outputs times features) from which on answers are products of matrices
@@ -205,12 +207,18 @@ def _rounds(
     if l1 == 0.0 and isinstance(part, SparsePart):
         _softmax_of_sparse(part, h, label, l2, value, coef)
         return
-    score = part.outputs(coef, value)
+
+    def late() -> bool:
+        return now() > end
+
+    score, fresh = part.outputs(coef, value), not coef.any()
     for number in range(narrow.SOFTMAX_ROUNDS):
         change, top = 0.0, score.max(axis=1)
         odds = np.exp(score - top[:, None])
         for k in np.unique(label).tolist():
-            if number > 0 and now() > end:
+            if late():
+                if number == 0 and fresh:
+                    _no_worse_than_constants(h, label, score, value, coef)
                 return
             with np.errstate(divide="ignore"):
                 offset = -(top + np.log(odds[:, :k].sum(axis=1) + odds[:, k + 1 :].sum(axis=1)))
@@ -220,7 +228,7 @@ def _rounds(
                 high = others.max(axis=1, keepdims=True)
                 offset[lost] = -(high[:, 0] + np.log(np.exp(others - high).sum(axis=1)))
             u = np.where(label == k, h, -h)
-            b, _steps = fit_logistic(part, u, offset, coef[k], -value[k], l1, l2, 1e-3, narrow.NEWTON_STEPS)
+            b, _steps = fit_logistic(part, u, offset, coef[k], -value[k], l1, l2, 1e-3, narrow.NEWTON_STEPS, late)
             value[k] = -b
             new = part.times(np.append(coef[k], value[k]))
             change = max(change, float(np.abs(new - score[:, k]).max()))
@@ -232,6 +240,15 @@ def _rounds(
             score -= part.times(np.append(shift, 0.0))[:, None]
         if change <= narrow.SOFTMAX_TOLERANCE:
             break
+
+
+def _no_worse_than_constants(h: Floats, label: NDArray[np.intp], score: Floats, value: Floats, coef: Floats) -> None:
+    """The scores of the classes' shares, where those of a first round that was cut short are worse."""
+    mass = np.bincount(label, h, minlength=value.size)
+    shares = np.where(mass > 0.0, mass, LEAST_SHARE * mass.sum()) / mass.sum()
+    own = score[np.arange(len(label)), label] - logsumexp(score, axis=1)
+    if h @ own < h @ np.log(shares[label]):
+        value[:], coef[:] = np.log(shares), 0.0
 
 
 def _softmax_of_sparse(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 
 from opttree import L1, L2, Tree, TreeProblem
 from opttree.kernels import records
@@ -12,6 +12,7 @@ from opttree.kernels.algebra.quadratic import minimise_quadratic
 from opttree.kernels.leaves import fit as narrow, outputs as row_outputs
 from opttree.kernels.smooth import subtree
 from opttree.kernels.wide.quadratic import minimise
+from opttree.runtime.clock import now
 from opttree.wide import leaves as wide, logistic as wide_logistic, soft as wide_soft
 from opttree.wide.rows import Part, SparsePart
 
@@ -320,3 +321,18 @@ def test_a_limit_holds_on_wide_tables(n, p, n_outputs):
     result = solve(problem, solver, time_limit=0.3, random_state=0)
     assert result.seconds - result.compile_seconds < 2.0
     assert np.isfinite(result.objective)
+
+
+def test_softmax_of_many_features_hears_the_time_limit(rng):
+    """A first round that is cut short is no worse than the classes' shares."""
+    X = rng.normal(size=(300, 80))
+    y = rng.integers(0, 6, 300)
+    y[:200] = 0
+    for end in (0.0, now() + 0.02):
+        value, coef = np.zeros(6), np.zeros((6, 80))
+        rows, mass = np.arange(300, dtype=np.int32), np.full(300, 1.0)
+        wide.fit_softmax(X, rows, mass, y.astype(float), 0.0, 0.01, value, coef, end)
+        scores = value + X @ coef.T
+        shares = np.bincount(y, minlength=6) / 300
+        loss = logsumexp(scores, axis=1) - scores[np.arange(300), y]
+        assert loss.mean() <= -np.log(shares[y]).mean() + 1e-9
