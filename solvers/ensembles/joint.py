@@ -15,7 +15,7 @@ from opttree.model.forest import Forest
 from opttree.model.tree import Tree, replace as with_fields
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from solvers.core.base import Solver, Step, Steps
+from solvers.core.base import Solver, Step, Steps, changed_steps
 from solvers.core.result import Termination
 from solvers.ensembles.forest import TAOForest
 
@@ -79,16 +79,13 @@ class JointForest(Solver):
         """The steps of the forest, and the forest with other leaves."""
         of_forest, of_choice = rng.spawn(2)
         last: Step | None = None
-        work = self.forest.steps(problem, start, of_forest)
-        ended = Termination.ITERATION_LIMIT
-        while True:
-            try:
-                step = next(work)
-            except StopIteration as stop:
-                ended = stop.value
-                break
-            last = step if step is not None else last
-            yield step
+
+        def kept(step: Step) -> Step:
+            nonlocal last
+            last = step
+            return step
+
+        ended = yield from changed_steps(self.forest.steps(problem, start, of_forest), kept)
         if last is None or not isinstance(last.tree, Forest) or not last.tree.averages_outputs:
             return ended
         strength = self.strength
