@@ -149,8 +149,6 @@ def _check(options: Estimator) -> None:
         )
     if options.warm_start and options.joint_leaves:
         raise ValueError("warm_start adds trees to others whose leaves stay as they are; got joint_leaves=True")
-    if options.joint_leaves and getattr(options, "monotonic_cst", None) is not None:
-        raise ValueError("joint_leaves moves leaves without regard to monotonic_cst; got both")
     if options.warm_start and options.kind == "stacked":
         raise ValueError("warm_start adds trees of one kind; got kind='stacked'")
     _forest(options)  # checks the solver's options

@@ -16,7 +16,6 @@ from opttree.model.tree import Tree, replace as with_fields
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from solvers.core.base import Solver, Step, Steps, changed_steps
-from solvers.core.result import Termination
 from solvers.ensembles.forest import TAOForest
 
 Floats = NDArray[np.float64]

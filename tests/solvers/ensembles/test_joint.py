@@ -71,7 +71,7 @@ def test_a_strength_may_be_given_and_a_limit_leaves_the_forest():
     assert weak < strong
     endless = JointForest(TAOForest(n_trees=3000, kind="oblique"))
     assert solve(problem, endless, random_state=0, time_limit=2.0).tree.trees[0].n_branches  # those that were grown
-    with pytest.raises(ValueError, match="got both"):
-        TAOForestRegressor(kind="cart", leaves="constant", joint_leaves=True, monotonic_cst=[1] + [0] * 9).fit(X, y)
+    ordered = JointForest(TAOForest(kind="cart", monotone=(1,) + (0,) * 9))
+    assert "do not keep an order" in ordered.refusal(problem.restated(leaves="constant"))
     with pytest.raises(ValueError, match="leaves stay as they are"):
         TAOForestRegressor(5, joint_leaves=True, warm_start=True).fit(X, y)
