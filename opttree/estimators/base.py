@@ -223,7 +223,8 @@ class TreeEstimator(Options, BaseEstimator):
 
     @available_if(lambda self: self.recipe.stream is not None)
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        """Train on more rows. The first call is a `fit`; its rows are used to select the best model later.
+        """Train on more rows. The first call is a `fit`; its rows are used to select the best model later. Where no
+        split came of them, as of rows of one outcome, the next call is the first.
 
         Parameters
         ----------
@@ -238,6 +239,11 @@ class TreeEstimator(Options, BaseEstimator):
         -------
         self
             The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            For other columns, outputs or classes than those of the first call.
 
         Examples
         --------

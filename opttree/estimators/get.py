@@ -101,6 +101,12 @@ class GETStream(Stream):
         self.learner = bridge.solvers.streaming.TreeStream(fit.problem, tree, rng, options.device)
         self.fit = replace(fit, problem=self.learner.problem)
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the tree is one leaf, where more are allowed."""
+        tree: Tree = self.learner.tree
+        return tree.depth == 0
+
     def finish(self, chunks: Chunks | None) -> dict[str, Any]:
         """The tree, its leaves refitted."""
         tree = self.learner.tree

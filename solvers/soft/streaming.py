@@ -68,7 +68,7 @@ class TreeStream:
     def __init__(self, problem: TreeProblem, tree: Tree, rng: Rng, device: Device = "cpu") -> None:
         self.problem = problem.restated(depth=max(tree.depth, 1))
         self.tree, self.objective, self.rng, self.device = tree, problem.objective(tree), rng, device
-        smooth = SmoothTreeProblem(self.problem.sample(np.arange(1)), dtype="float32")
+        smooth = SmoothTreeProblem(self.problem.sample(np.arange(1)).restated(min_leaf=1), dtype="float32")
         self.theta = smooth.unit_splits(smooth.soften(self.problem.fit_leaves(tree)))
         self.moments = np.zeros((2, self.theta.size), np.float32)
         self.steps = 0

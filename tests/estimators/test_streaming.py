@@ -1,6 +1,7 @@
 """Estimators that learn from rows in parts."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import make_friedman1
 
@@ -9,8 +10,6 @@ from opttree import GETClassifier, GETRegressor, SDTRRegressor, chunks
 
 @pytest.fixture
 def table(tmp_path):
-    import pandas as pd
-
     X, y = make_friedman1(6000, n_features=6, noise=0.5, random_state=0)
     frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(6)]).assign(y=y)
     frame.to_parquet(tmp_path / "rows.parquet", row_group_size=1000)
@@ -83,3 +82,57 @@ def test_partial_fit_goes_on(table):
     for i in range(0, 6000, 1000):
         soft.partial_fit(X[i : i + 1000], y[i : i + 1000])
     assert np.isfinite(soft.predict(X[:5])).all()
+
+
+@pytest.mark.parametrize("model", [GETRegressor, GETClassifier])
+def test_parts_keep_small_leaves_out(model, rng):
+    X = rng.normal(size=(300, 3))
+    y = X[:, 0] + 0.1 * rng.normal(size=300)
+    y = y > 0.0 if model is GETClassifier else y
+    fitted = model(2, min_samples_leaf=20, n_starts=1, polish=False, random_state=0)
+    for first in range(0, 300, 100):
+        fitted.partial_fit(X[first : first + 100], y[first : first + 100])
+    assert fitted.score(X, y) > 0.5
+
+
+def test_parts_have_the_columns_of_the_first(rng):
+    frame = pd.DataFrame(rng.normal(size=(120, 3)), columns=list("pqr"))
+    y = 3.0 * frame["p"].to_numpy()
+    model = GETRegressor(2, n_starts=1, polish=False, random_state=0).partial_fit(frame[:60], y[:60])
+    assert list(model.feature_names_in_) == list("pqr")
+    other = frame[["r", "q", "p"]]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(other)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.partial_fit(other[60:], y[60:])
+    model.partial_fit(frame[60:], y[60:])
+
+
+def test_a_first_part_of_one_outcome_does_not_decide(rng):
+    X = rng.normal(size=(1205, 3))
+    y = 5.0 * (X[:, 0] > 0.0) + X[:, 1]
+    y[:5] = 1.0
+    label = np.where(X[:, 0] > 0.0, "a", "b")
+    label[:5] = "a"
+    numbers, classes = (kind(4, n_starts=1, polish=False, random_state=0) for kind in (GETRegressor, GETClassifier))
+    for part in (slice(0, 5), slice(5, 605), slice(605, 1205)):
+        numbers.partial_fit(X[part], y[part])
+        classes.partial_fit(X[part], label[part], classes=["a", "b"])
+    assert numbers.score(X[5:], y[5:]) > 0.8
+    assert classes.score(X[5:], label[5:]) > 0.9
+
+
+def test_parts_have_the_outputs_and_classes_of_the_first(rng):
+    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+    model = GETRegressor(2, n_starts=1, polish=False, random_state=0).partial_fit(X, y)
+    with pytest.raises(ValueError, match="y must have 1 outputs, as the first rows; got 2"):
+        model.partial_fit(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="classes must be None for numbers"):
+        model.partial_fit(X, y, classes=[0.0, 1.0])
+    label = np.where(X[:, 0] > 0.0, "a", "b")
+    other = GETClassifier(2, n_starts=1, polish=False, random_state=0).partial_fit(X, label[:, None])
+    other.partial_fit(X, label[:, None])
+    with pytest.raises(ValueError, match="classes must be those of the first call"):
+        other.partial_fit(X, label, classes=["a", "b", "c"])
+    with pytest.raises(ValueError, match="one label of each row"):
+        other.partial_fit(X, np.column_stack([label, label]))

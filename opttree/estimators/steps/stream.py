@@ -42,6 +42,11 @@ class Stream:
     fit: Fit
     learner: Any  # of `solvers.streaming`
 
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the first rows gave no split, as those of one outcome do: the next ones are then the first."""
+        return False
+
     def part(self, X: Floats, y: NDArray[Any]) -> TreeProblem:
         """The problem on more raw rows."""
         if self.fit.transformer is not None:
@@ -108,10 +113,20 @@ def dense_part(X: Any) -> Floats:
     return dense
 
 
+def _check_part(options: Estimator, stream: Stream, y: Any, classes: Any) -> None:
+    """ValueError for more rows that have other outputs or classes than the first ones."""
+    if classes is not None and set(classes) != set(options.classes_):
+        raise ValueError(f"classes must be those of the first call, {options.classes_.tolist()}; got {list(classes)}")
+    outputs, known = 1 if np.ndim(y) < 2 else np.shape(y)[1], stream.fit.problem.n_outputs
+    if is_regressor(options) and outputs != known:
+        raise ValueError(f"y must have {known} outputs, as the first rows; got {outputs}")
+
+
 def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
-    """Train on more rows; the first are a fit."""
+    """Train on more rows; the first are a fit, and so are those after rows of which no split came."""
     refuse_few_leaves(options)
     stream: Stream | None = vars(options).get("_stream")
+    anew = stream is None or (stream.says_nothing and np.shape(X)[0] > 1)
     if is_given_sparse(X):
         X = dense_part(X)
     if getattr(options, "encoder_", None) is not None and stream is not None:
@@ -119,15 +134,27 @@ def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
     check_columns(X)
     check_numbers("X", np.asarray(X, np.float64))
     if is_regressor(options):
+        if classes is not None:
+            raise ValueError("classes must be None for numbers; got some")
         check_numbers("y", np.asarray(y, np.float64))
     else:
+        y = np.asarray(y)
+        if y.ndim == 2 and y.shape[1] > 1:
+            raise ValueError(f"y must hold one label of each row, to train in parts; got {y.shape[1]}")
+        y = y.ravel()
         check_classification_targets(y)
-    if stream is None:
+    if stream is not None:
+        _check_part(options, stream, y, classes)
+    if stream is None or anew:
+        if anew and stream is not None and not is_regressor(options):
+            classes = options.classes_
         if classes is not None and (new := np.setdiff1d(y, classes)).size:
             raise ValueError(f"classes must hold all labels of y; got a label that is not among them, {new[0]!r}")
         missing = np.setdiff1d([] if classes is None else classes, y)
-        stream = options.recipe.stream(options, np.asarray(X, np.float64), np.asarray(y), missing)
-        fits.set_attributes(options, {"_stream": stream, **stream.begun()})
+        table = validate_data(options, X, dtype=np.float64, order="C")
+        names = {name: value for name, value in vars(options).items() if name == "feature_names_in_"}
+        stream = options.recipe.stream(options, table, np.asarray(y), missing)
+        fits.set_attributes(options, {"_stream": stream, **stream.begun(), **names})
         return
     if getattr(options, "encoder_", None) is None:
         X = validate_data(options, X, reset=False, dtype=np.float64, order="C")
