@@ -66,8 +66,7 @@ if __name__ == "__main__":
     X = encode(model.get("encoding", {"columns": [(c, "number") for c in names], "features": kinds}), rows)
     if not (abs(X) <= 1e150).all():
         sys.exit("every number that the model reads must be finite, and there unless it could be missing in training")
-    for j, (at, to) in enumerate(model.get("curves", [])):
-        X[:, j] = np.interp(X[:, j], at, to)
+    X = np.stack([np.interp(x, *k) for x, k in zip(X.T, model["curves"])], 1) if "curves" in model else X  # noqa: B905
     K, classes, total = model.get("n_outputs", len(layers[0][0]["values"][0])), layers[0][0].get("classes"), []
     for layer in layers:
         answers = [outputs(tree, X) for tree in layer]

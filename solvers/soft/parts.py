@@ -156,8 +156,10 @@ class SoftOverParts:
             return value, gradient
 
         try:
-            bounds = Bounds(*constant_bounds(smooth))
-            best = np.clip(best, bounds.lb, bounds.ub)
+            bounds = None
+            if smooth.problem.strength(FeatureL1, "strength"):
+                bounds = Bounds(*constant_bounds(smooth))
+                best = np.clip(best, bounds.lb, bounds.ub)
             how = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": {"maxiter": iterations}}
             found = minimize(evaluated, best, **how)
             if found.success:

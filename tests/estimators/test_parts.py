@@ -62,12 +62,11 @@ def test_a_seed_gives_one_model_for_any_number_of_parts(name):
     method = "predict_proba" if target is LABELS else "predict"
     expected = getattr(whole, method)(X)
     for model in cut:
-        # forests sum up in single precision
-        np.testing.assert_allclose(
-            getattr(model, method)(X), expected, rtol=1e-5, atol=1e-5 if "forest" in name else 1e-8
-        )
+        # forests sum up in single precision, and L-BFGS magnifies rounding: by how much depends on the processor
+        close = {"rtol": 1e-5, "atol": 1e-5 if "forest" in name or name == "smooth linear classes" else 1e-8}
+        np.testing.assert_allclose(getattr(model, method)(X), expected, **close)
         assert model.n_rows_ == 3000
-        near = 1e-6 if "forest" in name or name == "cart" else 1e-8
+        near = 1e-6 if "forest" in name or name == "cart" else 1e-5 if name == "smooth linear classes" else 1e-8
         assert model.result_.objective == pytest.approx(whole.result_.objective, rel=near)
 
 
@@ -98,8 +97,9 @@ def test_all_rows_are_better_than_the_sample(name):
 @pytest.mark.parametrize("kind", [opttree.SRTRegressor, opttree.ORRTRegressor])
 def test_soft_trees_descend_on_all_rows(kind):
     rows = opttree.Rows((X, y), rows=700)
+    given = {"l2": 1e-3} | ({"feature_l1": 0.0} if kind is opttree.ORRTRegressor else {})
     short, long = (
-        kind(2, l2=1e-3, random_state=0).fit_chunks(rows, sample_rows=SAMPLE, epochs=epochs) for epochs in (1, 8)
+        kind(2, **given, random_state=0).fit_chunks(rows, sample_rows=SAMPLE, epochs=epochs) for epochs in (1, 8)
     )
     some = rows.taken(rows.draw(SAMPLE, np.random.default_rng(np.random.RandomState(0).randint(2**31 - 1))))
     problem, scaling = long.state(some.X, some.y)
@@ -628,3 +628,16 @@ def test_ctrl_c_in_the_last_round_keeps_the_descent(monkeypatch):
         model.fit_chunks(opttree.Rows((X, y), rows=700, n_jobs=1), sample_rows=500, epochs=3)
     assert model.score(X, y) > 0.5
     assert model.result_.termination.name == "ITERATION_LIMIT"
+
+
+def test_features_leave_a_soft_tree_of_all_rows():
+    noise = np.random.default_rng(0).normal(size=(len(X), 6))
+    rows = opttree.Rows((np.hstack([X, noise]), y), rows=700)
+    model = opttree.ORRTRegressor(2, feature_l1=0.05, l2=1e-3, leaves="constant", random_state=0)
+    model.fit_chunks(rows, sample_rows=SAMPLE, epochs=3)
+    some = rows.taken(rows.draw(SAMPLE, np.random.default_rng(np.random.RandomState(0).randint(2**31 - 1))))
+    problem, scaling = model.state(some.X, some.y)
+    every = scaling.problem(problem, np.hstack([X, noise]), y)
+    assert model.result_.objective == pytest.approx(every.objective(model.result_.tree), rel=1e-9)
+    assert model.score(np.hstack([X, noise]), y) > 0.6
+    assert not model.tree_.A.any(axis=0).all()

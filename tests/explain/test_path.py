@@ -8,7 +8,7 @@ from opttree.model.files import as_saved
 from tests.export_models import MODELS, fitted
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if "curves" not in name])
 def test_paths_end_in_the_answer(name):
     model, X = fitted(name)
     row = X[5:6]

@@ -63,7 +63,7 @@ def test_columns_of_tables_move_as_a_whole(name):
     rows, background = X[:3], X[100:120].reset_index(drop=True)
     found = explain.shap_values(model, rows, background)
     assert found.names == tuple(X.columns)
-    saved = as_saved(model)
+    saved = as_saved(model, curves=True)
 
     def answer(inside, row):
         mixed = background.copy()
