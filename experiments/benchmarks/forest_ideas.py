@@ -15,8 +15,6 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor
 from sklearn.model_selection import train_test_split
 
@@ -29,6 +27,7 @@ from opttree import (
     TAORegressor,
     datasets,
 )
+from solvers.ensembles.joint import leaf_table, solved
 
 NUMBERS = ("airfoil", "abalone", "cpu_act", "kin8nm", "housing")
 CLASSES = ("german", "contraceptive", "spambase", "car", "segment")
@@ -49,20 +48,14 @@ def parts(name: str, seed: int, classes: bool) -> list[tuple[Any, Any]]:
     return [(grow, grow_y), (choose, choose_y), (judge, judge_y)]
 
 
-def leaf_table(model: Any, X: Floats) -> Any:
-    """(n, all leaves) sparse: one where a row is in a leaf of a tree."""
-    reached = model.apply(X)
-    nodes = [tree.n_nodes for tree in model.forest_.trees]
-    columns = reached + np.cumsum([0, *nodes[:-1]])
-    rows = np.repeat(np.arange(len(X)), columns.shape[1])
-    return sparse.csr_matrix((np.ones(columns.size), (rows, columns.ravel())), shape=(len(X), sum(nodes)))
+def leaves(model: Any, X: Floats) -> Any:
+    """The table of the leaves of a fitted forest."""
+    return leaf_table(model.forest_, model._validated(X))
 
 
-def refitted(Z: Any, residual: Floats, strength: float) -> Floats:
-    """What is added to each leaf: ridge regression of the residuals (n, K) on the leaves, by conjugate gradients."""
-    ridge = strength * len(residual) / 10.0
-    system = LinearOperator((Z.shape[1],) * 2, matvec=lambda v: Z.T @ (Z @ v) + ridge * v, dtype=float)
-    return np.column_stack([cg(system, Z.T @ one, rtol=1e-4, maxiter=200)[0] for one in residual.T])
+def moves(table: Any, left: Floats, strength: float) -> Floats:
+    """What is added to each leaf, as `solvers.JointForest` finds it."""
+    return solved(table, left, np.full(len(left), 1.0 / len(left)), strength)
 
 
 def refit(seed: int, grown: list[tuple[Any, Any]], classes: bool, kind: str) -> dict[str, float]:
@@ -83,21 +76,21 @@ def refit(seed: int, grown: list[tuple[Any, Any]], classes: bool, kind: str) -> 
         return judged(labels[np.argmax(outputs, axis=1)] if classes else outputs[:, 0], y, classes)
 
     scale = float(np.var(targets(both_y), axis=0).sum())
-    Z, seen, chosen = leaf_table(model, grow), leaf_table(model, choose), {}
+    Z, seen, chosen = leaves(model, grow), leaves(model, choose), {}
     for strength in STRENGTHS:
-        delta = refitted(Z, targets(grow_y) - answers(grow), strength)
+        delta = moves(Z, targets(grow_y) - answers(grow), strength)
         chosen[strength] = -float(np.sum((targets(choose_y) - answers(choose) - seen @ delta) ** 2)) / scale
     chosen[np.inf] = -float(np.sum((targets(choose_y) - answers(choose)) ** 2)) / scale
     best = max(chosen, key=lambda one: chosen[one])
     outputs = answers(judge)
     if np.isfinite(best):
-        delta = refitted(leaf_table(model, both), targets(both_y) - answers(both), best)
-        outputs = outputs + leaf_table(model, judge) @ delta
+        delta = moves(leaves(model, both), targets(both_y) - answers(both), best)
+        outputs = outputs + leaves(model, judge) @ delta
     part, model = score(answers(judge), judge_y), forest(classes, seed, kind).fit(both, both_y)
     whole, again = answers(judge), answers(judge)
     if np.isfinite(best):
-        delta = refitted(leaf_table(model, both), targets(both_y) - answers(both), best)
-        again = whole + leaf_table(model, judge) @ delta
+        delta = moves(leaves(model, both), targets(both_y) - answers(both), best)
+        again = whole + leaves(model, judge) @ delta
     boosted = (BoostedTreesClassifier if classes else BoostedTreesRegressor)(random_state=seed).fit(both, both_y)
     return {
         "forest": part,

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from opttree.model.forest import leaves_of as leaves_of
+
 Floats = NDArray[np.float64]
 NUMBERS = 2**24  # weights of new and training rows that are held at a time
 
@@ -24,13 +26,6 @@ def pool_of(trees: Any, X: Floats, errors: Floats, weight: Floats) -> Pool:
     """The pool of rows whose errors are known."""
     known = ~np.isnan(errors[:, 0]) & (weight > 0.0)
     return Pool(leaves_of(trees, X[known]), errors[known], weight[known])
-
-
-def leaves_of(trees: Any, X: Floats) -> NDArray[np.int32]:
-    """The leaf (n, T) of each row in each tree, numbered over all trees."""
-    first = np.cumsum([0] + [tree.n_leaves for tree in trees])
-    found = [tree.apply(X) - tree.n_branches + at for tree, at in zip(trees, first[:-1], strict=True)]
-    return np.stack(found, axis=1).astype(np.int32)
 
 
 def pooled(pool: Pool, leaf: NDArray[np.int32], quantiles: Floats) -> Floats:

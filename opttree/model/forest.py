@@ -56,6 +56,13 @@ def _starts(value: Any) -> tuple[tuple[int, Floats], ...]:
     return tuple((entries.whole(count, "starts", 1), entries.numbers(start, "starts")) for count, start in pairs)
 
 
+def leaves_of(trees: Sequence[Tree], X: Any) -> NDArray[np.int32]:
+    """The leaf (n, T) of each row in each tree, numbered over all trees."""
+    first = np.cumsum([0] + [tree.n_leaves for tree in trees])
+    found = [tree.apply(X) - tree.n_branches + at for tree, at in zip(trees, first[:-1], strict=True)]
+    return np.stack(found, axis=1).astype(np.int32)
+
+
 def _curves(value: Any) -> Curves:
     """``curves`` of a forest from its list in a file."""
     pairs = [entries.items(pair, "an entry of curves") for pair in entries.items(value, "curves")]

@@ -11,7 +11,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from opttree.model.forest import Forest
+from opttree.model.forest import Forest, leaves_of
 from opttree.model.tree import Tree, replace as with_fields
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
@@ -132,11 +132,9 @@ def targets(problem: TreeProblem) -> Floats:
 
 def leaf_table(forest: Forest, X: Any) -> Any:
     """(n, leaves of all trees) sparse: one where a row is in a leaf."""
-    first = np.cumsum([0, *(tree.n_leaves for tree in forest.trees)])
-    leaf = [tree.apply(X) - tree.n_branches + at for tree, at in zip(forest.trees, first[:-1], strict=True)]
-    n, T = X.shape[0], len(leaf)
-    table = csr_array((np.ones(n * T), np.stack(leaf, axis=1).ravel(), np.arange(n + 1) * T), shape=(n, first[-1]))
-    return table
+    leaf = leaves_of(forest.trees, X)
+    (n, T), whole = leaf.shape, sum(tree.n_leaves for tree in forest.trees)
+    return csr_array((np.ones(n * T), leaf.ravel(), np.arange(n + 1) * T), shape=(n, whole))
 
 
 def solved(table: Any, left: Floats, w: Floats, strength: float, moves: Floats | None = None) -> Floats:
