@@ -43,13 +43,13 @@ class ObliqueBranchAndBound(Solver):
     other rows are counted on whichever side suits them. Assignments that no hyperplane separates are cut by the
     nearest points of the two convex hulls. All losses, constant leaves, weights, `SplitPrice` and ``min_leaf``. The
     number of assignments grows as n^p: up to four features, depth 1 takes seconds for a hundred rows, and depth 2 for
-    forty; of sixty rows most proofs are open after 20 s.
+    sixty.
 
     Two sets of rows are separated if their hulls are more than ``tolerance`` apart, on features in units of their
     median distance from the median, and are not if their hulls have a point in common. Where rounding does not let it
-    say which, the bound rises no more, and the search ends STALLED. A plane through several rows, which rounding puts
-    on either side of it, may divide them as no plane does: no bound is for such trees. ``step.info`` holds the number
-    of nodes.
+    say which, they may count as separable, for the bound; the search ends STALLED where a proof needs to know. A plane
+    through several rows, which rounding puts on either side of it, may divide them as no plane does: no bound is for
+    such trees. ``step.info`` holds the number of nodes.
 
     See Also
     --------
@@ -121,12 +121,9 @@ class ObliqueBranchAndBound(Solver):
             if isinstance(reason, KeyboardInterrupt):
                 raise
             return Verdict(Termination.TIME_LIMIT, search.words)
-        if search.doubtful:
-            return Verdict(
-                Termination.STALLED, f"{search.words} Rows that nearly lie on a common plane left cuts in doubt."
-            )
         if search.objective - search.bound > PROOF_RTOL * abs(search.objective) + PROOF_SLACKS * search.data.slack:
-            return Verdict(Termination.STALLED, f"{search.words} Rounding moves rows across the best that was found.")
+            why = "Rounding does not let it say which of the rows that nearly lie on a common plane it divides."
+            return Verdict(Termination.STALLED, f"{search.words} {why}")
         return Verdict(Termination.OPTIMAL, search.words)
 
 
@@ -158,7 +155,7 @@ class _Search:
         )
         self.state = oblique.State(
             np.zeros(n, np.int8),
-            np.zeros(6),
+            np.zeros(5),
             np.zeros(n + 1, np.int64),
             np.zeros(n + 2, np.int8),
             np.zeros(n + 1, np.int8),
@@ -166,16 +163,16 @@ class _Search:
             np.zeros((n + 2, p)),
             np.zeros((n + 2, 2)),
             np.zeros(n, np.int8),
+            np.zeros(p),
         )
-        self.below = np.zeros((2, n), np.int8)
+        self.below = oblique.Below(
+            np.zeros((n + 2, 2, p)), np.zeros((n + 2, 2)), np.zeros((n + 2, 2)), np.full(n + 2, math.inf)
+        )
+        self.lower = np.zeros((2, n), np.int8)
+        self.planes = np.zeros((2, p))
         self.state.numbers[oblique.BEST] = self.seen = self.objective
         self.state.numbers[oblique.OPEN] = math.inf
         self.bound = 0.0
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether a cut may have been wrong."""
-        return bool(self.state.numbers[oblique.DOUBTFUL] > 0)
 
     @property
     def nodes(self) -> float:
@@ -187,7 +184,7 @@ class _Search:
         if self.problem.depth == 1:
             return bool(oblique.search_once(self.data, self.state, CHUNK))
         loose = self.data._replace(min_leaf=1)
-        return bool(oblique.search_twice(self.data, loose, self.state, CHUNK, self.below[0], self.below[1]))
+        return bool(oblique.search_twice(self.data, loose, self.state, self.below, CHUNK, self.lower, self.planes))
 
     def chunk(self) -> Generator[None, None, bool]:
         """`go_on` in the background. When it is left, the search is stopped first and its end waited for, so that
@@ -216,9 +213,8 @@ class _Search:
             tree = self._tree()
             if (objective := self.problem.objective(tree)) < self.objective:
                 self.tree, self.objective = tree, objective
-        if not self.doubtful:
-            lower = float(oblique.lower_bound(self.state))
-            self.bound = max(self.bound, min(lower - 2.0 * self.data.slack, self.objective))
+        lower = float(oblique.lower_bound(self.state))
+        self.bound = max(self.bound, min(lower - 3.0 * self.data.slack, self.objective))
         return Step(self.tree, self.objective, self.bound, "branch and bound", info={"nodes": self.nodes})
 
     def _tree(self) -> Tree:
@@ -226,22 +222,18 @@ class _Search:
         p = self.problem.n_features
         A, b = [np.zeros(p)], [0.0]
         left, right = [-1], [-1]
-        pending: list[tuple[int, Any, int]] = [(0, self.state.best, 0)]
-        for node, side, level in pending:
+        pending: list[tuple[int, Any, Any, int]] = [(0, self.state.best, self.state.normal, 0)]
+        for node, side, normal, level in pending:
             if not np.any(side == oblique.LEFT):
                 continue
-            normal = np.zeros(p)
-            threshold = oblique.hyperplane(self.data, side, normal)
             A[node] = normal / self.scale
-            b[node] = float(threshold + A[node] @ self.centre)
             z = routing.project(self.problem.X, np.arange(self.problem.n_samples), A[node])
             low, high = z[side == oblique.LEFT].max(), z[side == oblique.RIGHT].min()
-            if low < high and not low <= b[node] < high:
-                b[node] = between(low, high)
+            b[node] = between(low, high) if low < high else 0.5 * (low + high)
             left[node], right[node] = len(left), len(left) + 1
             for k in range(2):
-                below = self.below[k] if level == 0 and self.problem.depth > 1 else np.zeros(0, np.int8)
-                pending.append((len(left), below, level + 1))
+                below = self.lower[k] if level == 0 and self.problem.depth > 1 else np.zeros(0, np.int8)
+                pending.append((len(left), below, self.planes[k], level + 1))
                 left.append(-1)
                 right.append(-1)
                 A.append(np.zeros(p))

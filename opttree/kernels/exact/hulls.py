@@ -15,11 +15,12 @@ APART, TOUCH, UNKNOWN = 1, 0, -1
 
 
 @inner()
-def separate(X, side, left, right, tolerance, normal):
+def separate(X, side, left, right, tolerance, stop, normal):
     """Whether the rows at ``side == left`` and ``side == right`` (both there) are apart by a hyperplane.
 
-    Sets ``normal (p,)`` so that ``normal . x`` is smaller on the left. Returns APART (by more than ``tolerance``),
-    TOUCH (the hulls have a point in common) or UNKNOWN, where rounding does not let it say.
+    Sets ``normal (p,)``, if they are, so that ``normal . x`` is smaller on the left; one that nearly does it is a good
+    start. Returns APART (by more than ``tolerance``), TOUCH (the hulls have a point in common) or UNKNOWN, where
+    rounding does not let it say, or ``stop (1,)`` was set.
     """
     n, p = X.shape
     if p == 1:
@@ -27,18 +28,26 @@ def separate(X, side, left, right, tolerance, normal):
     points = np.empty((p + 2, p))
     share = np.zeros(p + 2)
     v = np.zeros(p)
-    first, second = -1, -1
+    low, high, first, second = -np.inf, np.inf, -1, -1
     for i in range(n):
-        if side[i] == left and first < 0:
-            first = i
-        elif side[i] == right and second < 0:
-            second = i
+        if side[i] != left and side[i] != right:
+            continue
+        along = 0.0
+        for j in range(p):
+            along += normal[j] * X[i, j]
+        if side[i] == left:
+            if along > low:
+                low, first = along, i
+        elif along < high:
+            high, second = along, i
     for j in range(p):
         points[0, j] = X[first, j] - X[second, j]
         v[j] = points[0, j]
     share[0] = 1.0
     size = 1
     for _ in range(STEPS):
+        if stop[0] > 0.0:
+            return UNKNOWN
         length = np.sqrt(np.sum(v * v))
         inside = size == p + 1 and share[:size].min() >= DEEP
         zero = True

@@ -4,27 +4,32 @@ A node has fixed some rows to the left and some to the right of a split. Costs o
 added, so every split that agrees costs at least ``L(rows fixed left) + R(rows fixed right)``; under squared loss of one
 output and under 0/1 loss the other rows are counted as well, on the side that suits them best. Sides that no hyperplane
 separates are cut (`separate`). Below a root of two levels, L and R are optimal splits themselves, found in the same
-way.
+way, once those that are known no longer show that the node stays open.
 """
 
 from collections import namedtuple
 
 import numpy as np
 
-from opttree.kernels.exact.hulls import APART, TOUCH, separate
+from opttree.kernels.exact.hulls import TOUCH, separate
 from opttree.kernels.losses.codes import ABSOLUTE, SQUARED, ZERO_ONE
 from opttree.kernels.losses.entropy import log_cost
 from opttree.runtime.compiling.compiled import inner, kernel
 
 FREE, LEFT, RIGHT, OUT = 0, 1, 2, 3
+NEARLY = 0.5  # of the tolerance: what rounding leaves of it, when the same plane is looked at again
 NO_LIMIT = 1 << 60
 # data: features in typical units, outputs (centred) or class codes, weights, (K, n) rows by output, loss, classes,
 # price of a split, smallest leaf, tolerance of separation, slack of costs; a flag that stops a search
 Data = namedtuple("Data", "X Y w order code n_classes price min_leaf tolerance slack stop")
 # state of a search, which can be paused: numbers are [depth of the path, best cost, lower bound of what was left open,
-# nodes, inner nodes, doubtful cuts]; the path has the row, turn, first side, bound, normal and known costs of each node
-State = namedtuple("State", "side numbers rows turns firsts bounds normals known best")
-DEPTH, BEST, OPEN, NODES, INNER, DOUBTFUL = range(6)
+# nodes, inner nodes]; the path has the row, turn, first side, bound, normal and known costs of each node; the best
+# sides have a normal
+State = namedtuple("State", "side numbers rows turns firsts bounds normals known best normal")
+# a split below each side of the root, for each node of the path: normals (n + 2, 2, p), thresholds and costs
+# (n + 2, 2); and what the free rows cost at most, as four leaves
+Below = namedtuple("Below", "normals thresholds costs rest")
+DEPTH, BEST, OPEN, NODES, INNER = range(5)
 
 
 @inner()
@@ -76,39 +81,37 @@ def spread_of(weight, first, second):
 
 
 @inner()
+def explained(weight, first):
+    """What the mean takes off the sum of squares, from sums."""
+    return first * first / weight if weight > 0.0 else 0.0
+
+
+@inner()
 def free_bound(data, side):
     """A lower bound on the costs of both sides as leaves, the free rows on whichever side suits them."""
     n, K = data.Y.shape
     if data.code == SQUARED and K == 1:
-        sums = np.zeros((3, 3))
+        weight, first, second = np.zeros(3), np.zeros(3), 0.0
         for i in range(n):
             s = side[i]
             if s != OUT:
                 y = data.Y[i, 0]
-                sums[s, 0] += data.w[i]
-                sums[s, 1] += data.w[i] * y
-                sums[s, 2] += data.w[i] * y * y
-        low = np.zeros(3)
-        best = np.inf
-        position = -1
-        while True:
-            high = sums[FREE] - low
-            a = sums[LEFT] + low
-            b = sums[RIGHT] + high
-            best = min(best, spread_of(a[0], a[1], a[2]) + spread_of(b[0], b[1], b[2]))
-            a = sums[LEFT] + high
-            b = sums[RIGHT] + low
-            best = min(best, spread_of(a[0], a[1], a[2]) + spread_of(b[0], b[1], b[2]))
-            position += 1
-            while position < n and side[data.order[0, position]] != FREE:
-                position += 1
-            if position >= n:
-                return best
-            i = data.order[0, position]
-            y = data.Y[i, 0]
-            low[0] += data.w[i]
-            low[1] += data.w[i] * y
-            low[2] += data.w[i] * y * y
+                weight[s] += data.w[i]
+                first[s] += data.w[i] * y
+                second += data.w[i] * y * y
+        most, low_weight, low_first = 0.0, 0.0, 0.0  # of free rows, in the order of their outcomes
+        for position in range(-1, n):
+            if position >= 0:
+                i = data.order[0, position]
+                if side[i] != FREE:
+                    continue
+                low_weight += data.w[i]
+                low_first += data.w[i] * data.Y[i, 0]
+            high_weight, high_first = weight[FREE] - low_weight, first[FREE] - low_first
+            for low, high in ((LEFT, RIGHT), (RIGHT, LEFT)):
+                told = explained(weight[low] + low_weight, first[low] + low_first)
+                most = max(most, told + explained(weight[high] + high_weight, first[high] + high_first))
+        return max(second - most, 0.0)
     if data.code == ZERO_ONE:
         counts = np.zeros((3, data.n_classes))
         for i in range(n):
@@ -161,6 +164,8 @@ def four_means(data, side):
         best[e] = spread_of(sums[e, 0], sums[e, 1], sums[e, 2])
     for _ in range(3):
         for e in range(m, 0, -1):  # the last rows first, so that the others are still those of one leaf fewer
+            if data.stop[0] > 0.0:
+                return 0.0
             for s in range(1, e):
                 part = best[s] + spread_of(sums[e, 0] - sums[s, 0], sums[e, 1] - sums[s, 1], sums[e, 2] - sums[s, 2])
                 if part < best[e]:
@@ -175,6 +180,12 @@ def project(X, row, normal):
     for j in range(X.shape[1]):
         along += normal[j] * X[row, j]
     return along
+
+
+@inner()
+def norm(normal):
+    """Its length."""
+    return np.sqrt(np.sum(normal * normal))
 
 
 @inner()
@@ -199,30 +210,101 @@ def count(side, which):
 
 
 @inner()
-def next_row(data, side):
+def set_sums(data, leaf, which, sums):
+    """What `increase` has to know of the rows at ``leaf == which``, into ``sums``: their weight and sums of outputs,
+    the weights of the classes, or their cost.
+    """
+    sums[:] = 0.0
+    if data.code == ABSOLUTE:
+        sums[0] = cost_of(data, leaf, which)
+        return
+    for i in range(leaf.size):
+        if leaf[i] == which:
+            if data.n_classes > 0:
+                sums[int(data.Y[i, 0])] += data.w[i]
+            else:
+                sums[0] += data.w[i]
+                for k in range(data.Y.shape[1]):
+                    sums[1 + k] += data.w[i] * data.Y[i, k]
+
+
+@inner()
+def increase(data, leaf, which, sums, row):
+    """What a row of no leaf adds to the cost of the rows at ``leaf == which``; ``sums``: see `set_sums`."""
+    w = data.w[row]
+    if data.code == SQUARED:
+        if not sums[0] > 0.0:
+            return 0.0
+        total = 0.0
+        for k in range(data.Y.shape[1]):
+            total += (data.Y[row, k] - sums[1 + k] / sums[0]) ** 2
+        return total * w * sums[0] / (sums[0] + w)
+    if data.code == ABSOLUTE:
+        leaf[row] = which
+        more = cost_of(data, leaf, which) - sums[0]
+        leaf[row] = FREE
+        return more
+    own = int(data.Y[row, 0])
+    if data.code == ZERO_ONE:
+        top = sums.max()
+        return w - (max(top, sums[own] + w) - top)
+    before = log_cost(sums, 0)
+    sums[own] += w
+    more = log_cost(sums, 0) - before
+    sums[own] -= w
+    return more
+
+
+@inner()
+def next_row(data, side, normals, thresholds):
     """The free row whose side matters most, and the side that costs less; -1 if there is none.
 
-    Matters most: the largest least increase of the two leaves, then the largest difference.
+    Matters most: the largest least increase of the leaf that it would join on either side, then the largest difference.
+    Each side has two leaves, those of the split ``normals (2, p)`` and ``thresholds (2,)``; one, where these are 0.
     """
-    left, right = cost_of(data, side, LEFT), cost_of(data, side, RIGHT)
+    n = side.size
+    leaf = np.zeros(n, np.int8)  # 1 and 2 on the left, 3 and 4 on the right
+    for i in range(n):
+        if side[i] == OUT:
+            leaf[i] = 5
+        elif side[i] != FREE:
+            s = side[i] - 1
+            leaf[i] = 2 * s + (1 if project(data.X, i, normals[s]) <= thresholds[s] else 2)
+    sums = np.zeros((4, max(data.n_classes, 1 + data.Y.shape[1])))
+    for k in range(4):
+        set_sums(data, leaf, k + 1, sums[k])
     best, chosen, first = -1.0, -1, LEFT
-    for i in range(side.size):
+    more = np.zeros(2)
+    for i in range(n):
         if side[i] != FREE:
             continue
-        side[i] = LEFT
-        more_left = cost_of(data, side, LEFT) - left
-        side[i] = RIGHT
-        more_right = cost_of(data, side, RIGHT) - right
-        side[i] = FREE
-        score = min(more_left, more_right) + 0.1 * abs(more_left - more_right)
+        if chosen >= 0 and data.stop[0] > 0.0:
+            break
+        for s in range(2):
+            k = 2 * s + (0 if project(data.X, i, normals[s]) <= thresholds[s] else 1)
+            more[s] = increase(data, leaf, k + 1, sums[k], i)
+        score = min(more[0], more[1]) + 0.1 * abs(more[0] - more[1])
         if score > best:
-            best, chosen, first = score, i, LEFT if more_left <= more_right else RIGHT
+            best, chosen, first = score, i, LEFT if more[0] <= more[1] else RIGHT
     return chosen, first
 
 
 @inner()
-def can_join(data, side, row, where, normal, state_numbers):
-    """Whether the sides stay separable with ``row`` (already set) at ``where``; updates ``normal``."""
+def cost_below(data, side, which, normal, threshold):
+    """The cost of the rows at ``side == which`` under one split, or none where they are all on one side of it."""
+    part = np.full(side.size, OUT, np.int8)
+    for i in range(side.size):
+        if side[i] == which:
+            part[i] = LEFT if project(data.X, i, normal) <= threshold else RIGHT
+    price = data.price if count(part, LEFT) > 0 and count(part, RIGHT) > 0 else 0.0
+    return price + cost_of(data, part, LEFT) + cost_of(data, part, RIGHT)
+
+
+@inner()
+def can_join(data, side, row, where, normal):
+    """Whether the sides stay separable with ``row`` (already set) at ``where``, or rounding does not let it say;
+    updates ``normal``, if they do.
+    """
     if count(side, 3 - where) == 0:
         return True
     along = project(data.X, row, normal)
@@ -230,18 +312,17 @@ def can_join(data, side, row, where, normal, state_numbers):
     low, high = gap_of(data, side, normal)
     side[row] = where
     if count(side, where) > 1:
-        size = np.sqrt(np.sum(normal * normal)) * data.tolerance
+        size = norm(normal) * data.tolerance
         if (where == LEFT and along < high - size) or (where == RIGHT and along > low + size):
             return True
-    found = separate(data.X, side, LEFT, RIGHT, data.tolerance, normal)
-    if found != APART and found != TOUCH:
-        state_numbers[DOUBTFUL] += 1.0
-    return found == APART
+    return separate(data.X, side, LEFT, RIGHT, data.tolerance, data.stop, normal) != TOUCH
 
 
 @inner()
 def complete(data, side, normal, whole):
-    """``whole``: the side of every row under the present hyperplane; returns whether both sides are large enough."""
+    """``whole``: the side of every row under the present hyperplane. Returns whether both sides are large enough, and
+    whether the hyperplane divides the fixed rows: where rounding did not let it say, it may not.
+    """
     low, high = gap_of(data, side, normal)
     middle = 0.5 * (low + high)
     counts = np.zeros(4, np.int64)
@@ -250,36 +331,42 @@ def complete(data, side, normal, whole):
         if side[i] == FREE:
             whole[i] = LEFT if project(data.X, i, normal) <= middle else RIGHT
         counts[whole[i]] += 1
-    return counts[LEFT] >= data.min_leaf and counts[RIGHT] >= data.min_leaf
+    return counts[LEFT] >= data.min_leaf and counts[RIGHT] >= data.min_leaf, low + NEARLY * data.tolerance * norm(
+        normal
+    ) < high
 
 
 @inner()
-def best_below(data, side, which, cutoff, out):
+def best_below(data, side, which, cutoff, out, normal):
     """The cost of the rows at ``side == which`` as a tree of at most one split, or a lower bound at or above
-    ``cutoff``; a lower bound on it; nodes, doubtful cuts, and whether the search ended before a stop. ``out``: its
-    sides (LEFT and RIGHT, or all FREE: a leaf).
+    ``cutoff``; a lower bound on it; nodes. ``out``: its sides (LEFT and RIGHT, or all FREE: a leaf); and its normal.
     """
-    n, p = data.X.shape
-    part = np.full(n, OUT, np.int8)
-    size = 0
-    for i in range(n):
-        if side[i] == which:
-            part[i] = FREE
-            size += 1
-    out[:] = part
-    leaf = cost_of(data, part, FREE)
-    if leaf <= data.price or size < 2 * data.min_leaf or size < 2:
-        return leaf, leaf, 0, 0, True
+    rows = np.flatnonzero(side == which)
+    out[:] = OUT
+    out[rows] = FREE
+    normal[:] = 0.0
+    leaf = cost_of(data, out, FREE)
+    n, p = rows.size, data.X.shape[1]
+    if leaf <= data.price or n < 2 * data.min_leaf or n < 2:
+        return leaf, leaf, 0
+    place = np.cumsum(side == which) - 1
+    order = np.empty((data.order.shape[0], n), data.order.dtype)
+    for k in range(order.shape[0]):
+        order[k] = place[data.order[k][side[data.order[k]] == which]]
+    own = Data(
+        data.X[rows], data.Y[rows], data.w[rows], order, data.code, data.n_classes, data.price, data.min_leaf,
+        data.tolerance, data.slack, data.stop,
+    )  # fmt: skip
+    best = np.zeros(n, np.int8)
     state = State(
-        part, np.zeros(6), np.zeros(n, np.int64), np.zeros(n + 1, np.int8), np.zeros(n, np.int8), np.zeros(n + 1),
-        np.zeros((n + 1, p)), np.zeros((n + 1, 2)), out,
+        np.zeros(n, np.int8), np.zeros(5), np.zeros(n, np.int64), np.zeros(n + 1, np.int8), np.zeros(n, np.int8),
+        np.zeros(n + 1), np.zeros((n + 1, p)), np.zeros((n + 1, 2)), best, normal,
     )  # fmt: skip
     state.numbers[BEST] = min(leaf, cutoff)
     state.numbers[OPEN] = np.inf
-    ended = search(data, state, NO_LIMIT)
-    cost = state.numbers[BEST]
-    lower = cost if ended else min(cost, open_bound(state))
-    return cost, lower, int(state.numbers[NODES]), int(state.numbers[DOUBTFUL]), ended
+    search(own, state, NO_LIMIT)
+    out[rows] = best
+    return state.numbers[BEST], open_bound(state), int(state.numbers[NODES])
 
 
 @inner()
@@ -308,7 +395,7 @@ def moved(data, state, depth):
     state.turns[depth] += 1
     side[row] = where
     state.normals[depth + 1] = state.normals[depth]
-    if not can_join(data, side, row, where, state.normals[depth + 1], numbers):
+    if not can_join(data, side, row, where, state.normals[depth + 1]):
         side[row] = FREE
         return depth
     state.turns[depth + 1], state.bounds[depth + 1] = 0, state.bounds[depth]
@@ -321,6 +408,7 @@ def search(data, state, budget):
     """A tree of one split: go on until the end, a stop, or for ``budget`` nodes; returns whether it has ended."""
     side, numbers = state.side, state.numbers
     whole = np.empty(side.size, np.int8)
+    no_split = np.zeros((2, data.X.shape[1])), np.zeros(2)
     depth = int(numbers[DEPTH])
     visited = 0
     while depth >= 0:
@@ -331,14 +419,17 @@ def search(data, state, budget):
             state.bounds[depth] = bound
             normal = state.normals[depth]
             if bound < numbers[BEST] - data.slack:
-                if count(side, LEFT) > 0 and count(side, RIGHT) > 0 and complete(data, side, normal, whole):
+                large, divided = complete(data, side, normal, whole)
+                if large and divided:
                     value = data.price + cost_of(data, whole, LEFT) + cost_of(data, whole, RIGHT)
                     if value < numbers[BEST] - data.slack:
                         numbers[BEST] = value
-                        state.best[:] = whole
-                row, first = next_row(data, side)
+                        state.best[:], state.normal[:] = whole, normal
+                row, first = next_row(data, side, no_split[0], no_split[1])
                 if row < 0:
                     state.turns[depth] = 3
+                    if large and not divided:
+                        numbers[OPEN] = min(numbers[OPEN], bound)
                 else:
                     state.rows[depth], state.firsts[depth] = row, first
                     if depth == 0:
@@ -359,70 +450,95 @@ def search_once(data, state, budget):
     return search(data, state, budget)
 
 
+@inner()
+def whole_cost(data, below, depth, whole):
+    """The cost of all rows under the splits that a node knows."""
+    normals, thresholds = below.normals[depth], below.thresholds[depth]
+    left = cost_below(data, whole, LEFT, normals[0], thresholds[0])
+    return data.price + left + cost_below(data, whole, RIGHT, normals[1], thresholds[1])
+
+
+@inner()
+def set_bound(data, loose, state, below, depth, part):
+    """Raise the bound of a node of a tree of two levels, if that may cut it: if the splits that are known below both
+    sides, which cost no less than the best ones, would do so. Returns the nodes that searches of splits below took.
+    """
+    side, numbers, known = state.side, state.numbers, state.known[depth]
+    normals, thresholds, costs = below.normals[depth], below.thresholds[depth], below.costs[depth]
+    limit = numbers[BEST] - data.slack - data.price
+    grown, spent, plane = 0, 0, np.empty(data.X.shape[1])
+    if depth > 0:  # the side of the last row has grown
+        grown = side[state.rows[depth - 1]] - 1
+        for array in (below.thresholds, below.costs):
+            array[depth] = array[depth - 1]
+        normals[:], below.rest[depth] = below.normals[depth - 1], below.rest[depth - 1]
+        costs[grown] = cost_below(data, side, grown + 1, normals[grown], thresholds[grown])
+        if costs[0] + costs[1] + below.rest[depth] < limit:
+            return spent
+    rest = below.rest[depth] = four_means(data, side)
+    for s in range(2):
+        known[s] = max(known[s], quick_bound(data, side, s + 1))
+    for s in (grown, 1 - grown):
+        open_still = known[0] + known[1] + rest < limit <= costs[0] + costs[1] + rest
+        if open_still and known[s] < costs[s] - data.slack:
+            cutoff = min(numbers[BEST] - data.price - known[1 - s] - rest, costs[s])
+            cost, lower, nodes = best_below(loose, side, s + 1, cutoff, part, plane)
+            spent += nodes
+            numbers[INNER] += nodes
+            known[s] = max(known[s], lower)
+            if cost < cutoff:
+                low, high = gap_of(data, part, plane)
+                normals[s], thresholds[s] = plane, 0.5 * (low + high) if low < high < np.inf else 0.0
+                costs[s] = cost_below(data, side, s + 1, normals[s], thresholds[s])
+    state.bounds[depth] = max(state.bounds[depth], data.price + known[0] + known[1] + rest)
+    return spent
+
+
 @kernel()
-def search_twice(data, loose, state, budget, lower_left, lower_right):
+def search_twice(data, loose, state, below, budget, lower, planes):
     """A tree of two levels: go on until the end, a stop, or for ``budget`` nodes of this search and those below;
     returns whether it has ended.
 
     ``state.known (n + 1, 2)``: proved costs of the rows fixed on either side, as trees of one split.
-    ``lower_left``, ``lower_right`` (n,): the sides below the best root. ``loose``: the data without the smallest
+    ``lower (2, n)``, ``planes (2, p)``: sides and normals below the best root. ``loose``: the data without the smallest
     leaf, for bounds: rows that are still free may fill a leaf.
     """
     side, numbers = state.side, state.numbers
     n = side.size
-    whole, low, high = np.empty(n, np.int8), np.empty(n, np.int8), np.empty(n, np.int8)
+    whole, parts, normals = np.empty(n, np.int8), np.empty_like(lower), np.empty_like(planes)
     depth = int(numbers[DEPTH])
     spent = 0
     while depth >= 0:
         if state.turns[depth] == 0:
-            spent += 1
+            spent += 1 + set_bound(data, loose, state, below, depth, whole)
             numbers[NODES] += 1.0
             known = state.known[depth]
-            quick_left, quick_right = quick_bound(data, side, LEFT), quick_bound(data, side, RIGHT)
-            known[0], known[1] = max(known[0], quick_left), max(known[1], quick_right)
-            rest = four_means(data, side)
-            bound = data.price + known[0] + known[1] + rest
-            if depth > 0 and bound < numbers[BEST] - data.slack:  # the side of the last row has grown
-                grown = side[state.rows[depth - 1]]
-                cutoff = numbers[BEST] - data.price - known[2 - grown] - rest
-                _cost, lower, nodes, doubtful, _ended = best_below(loose, side, grown, cutoff, whole)
-                spent += nodes
-                numbers[INNER] += nodes
-                numbers[DOUBTFUL] += doubtful
-                known[grown - 1] = max(known[grown - 1], lower)
-                bound = data.price + known[0] + known[1] + rest
-            state.bounds[depth] = bound
-            if bound < numbers[BEST] - data.slack:
-                row, first = next_row(data, side)
-                both = count(side, LEFT) > 0 and count(side, RIGHT) > 0
-                if both and complete(data, side, state.normals[depth], whole):
-                    cost_left, under_left, n_left, d_left, e_left = best_below(
-                        data, whole, LEFT, numbers[BEST] - data.price - known[1], low
-                    )
-                    spent += n_left
-                    numbers[DOUBTFUL] += d_left
-                    if data.price + cost_left + known[1] < numbers[BEST] - data.slack:
-                        cost_right, under_right, n_right, d_right, e_right = best_below(
-                            data, whole, RIGHT, numbers[BEST] - data.price - cost_left, high
-                        )
-                        spent += n_right
-                        numbers[DOUBTFUL] += d_right
-                        value = data.price + cost_left + cost_right
+            row, first = -1, LEFT
+            if state.bounds[depth] < numbers[BEST] - data.slack:
+                row, first = next_row(data, side, below.normals[depth], below.thresholds[depth])
+                large, divided = complete(data, side, state.normals[depth], whole)
+                if large and row >= 0:  # rows that are still free where the hyperplanes have them, if that is better
+                    large = divided and whole_cost(data, below, depth, whole) < numbers[BEST] - data.slack
+                if large:
+                    cutoff = numbers[BEST] - data.price - known[1]
+                    left, under, more = best_below(data, whole, LEFT, cutoff, parts[0], normals[0])
+                    spent += more
+                    right, under_right = known[1], known[1]
+                    if divided and data.price + left + known[1] < numbers[BEST] - data.slack:
+                        cutoff = numbers[BEST] - data.price - left
+                        right, under_right, more = best_below(data, whole, RIGHT, cutoff, parts[1], normals[1])
+                        spent += more
+                        value = data.price + left + right
                         if value < numbers[BEST] - data.slack:
                             numbers[BEST] = value
-                            state.best[:] = whole
-                            lower_left[:] = low
-                            lower_right[:] = high
-                        if row < 0 and not (e_left and e_right):
-                            numbers[OPEN] = min(numbers[OPEN], data.price + under_left + under_right)
-                    elif row < 0 and not e_left:
-                        numbers[OPEN] = min(numbers[OPEN], data.price + under_left + known[1])
-                if row < 0:
-                    state.turns[depth] = 3
-                else:
-                    state.rows[depth], state.firsts[depth] = row, LEFT if depth == 0 else first
-            else:
+                            state.best[:], state.normal[:] = whole, state.normals[depth]
+                            lower[:], planes[:] = parts, normals
+                    if row < 0:
+                        numbers[OPEN] = min(numbers[OPEN], data.price + under + under_right)
+            if row < 0:
                 state.turns[depth] = 3
+            else:
+                state.rows[depth], state.firsts[depth] = row, LEFT if depth == 0 else first
         depth = moved(data, state, depth)
         if (spent >= budget or data.stop[0] > 0.0) and depth >= 0:
             numbers[DEPTH] = depth
@@ -435,14 +551,3 @@ def search_twice(data, loose, state, budget, lower_left, lower_right):
 def lower_bound(state):
     """`open_bound`, from Python."""
     return open_bound(state)
-
-
-@kernel()
-def hyperplane(data, side, normal):
-    """The threshold of a hyperplane that separates the sides LEFT and RIGHT, whose ``normal`` is set; nan if none
-    does.
-    """
-    if separate(data.X, side, LEFT, RIGHT, data.tolerance, normal) != APART:
-        return np.nan
-    low, high = gap_of(data, side, normal)
-    return 0.5 * (low + high)

@@ -59,13 +59,26 @@ def test_no_heuristic_is_better_in_four_dimensions(rng):
     assert verdict.bound == pytest.approx(proved.objective, rel=1e-6)
 
 
-@pytest.mark.parametrize(("n", "depth"), [(80, 2), (2000, 2), (4000, 1)])
-def test_a_time_limit_leaves_a_valid_bound(n, depth, rng):
+@pytest.mark.parametrize("seed", [2, 5, 8])
+def test_rows_on_common_planes_but_for_rounding_keep_no_proof_open(seed):
+    rng = np.random.default_rng(seed)
+    angle = np.array([0.0, 1.5, 3.0, 4.0, 5.4, 7.3])[rng.integers(0, 6, 24)]
+    chord = 0.0254 * np.array([1, 2, 4, 6, 9, 12])[rng.integers(0, 6, 24)]
+    speed = np.array([31.7, 39.6, 55.5, 71.3])[rng.integers(0, 4, 24)]
+    problem = TreeProblem(np.column_stack([angle, chord, speed]), rng.normal(size=24), depth=2)
+    result = solve(problem, ObliqueBranchAndBound(), random_state=0)
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective <= solve(problem, LocalSearch(n_starts=5), random_state=1).objective + 1e-9
+
+
+@pytest.mark.parametrize(("n", "p", "depth"), [(80, 3, 2), (2000, 3, 2), (4000, 3, 1), (20_000, 3, 2), (3000, 1000, 2)])
+def test_a_time_limit_leaves_a_valid_bound(n, p, depth, rng):
     """The bound is at most a planted tree's objective, also where a chunk of nodes takes longer than a second."""
-    X = rng.normal(size=(n, 3))
-    side = X @ np.array([1.0, -0.5, 0.3]) > 0.2
+    X = rng.normal(size=(n, p))
+    normal = np.r_[1.0, -0.5, 0.3, np.zeros(p - 3)]
+    side = X @ normal > 0.2
     problem = TreeProblem(X, side + 0.1 * rng.normal(size=n), depth=depth)
-    planted = Tree.complete(np.array([[1.0, -0.5, 0.3]]), np.array([0.2]), 1)
+    planted = Tree.complete(normal[None], np.array([0.2]), 1)
     result = solve(problem, ObliqueBranchAndBound(init=None), time_limit=0.5, random_state=0)
     assert result.seconds < 2.0
     assert 0.0 <= result.bound <= problem.objective(problem.fit_leaves(planted)) + 1e-12
