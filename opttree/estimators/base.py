@@ -243,7 +243,7 @@ class TreeEstimator(Options, BaseEstimator):
         Raises
         ------
         ValueError
-            For other columns, outputs or classes than those of the first call.
+            For other columns, outputs or classes than those of the first call, and for other options but ``n_jobs``.
 
         Examples
         --------

@@ -72,7 +72,7 @@ def raw_forest(model: Model, problem: TreeProblem, scaling: Scaling, deviations:
 
 
 class SDTRStream(Stream):
-    """SDTR: train on mini-batches from a random start; the sample gives the quantiles and serves as validation rows."""
+    """SDTR: fit the sample, whose held-out rows judge what comes later, then train on mini-batches."""
 
     def __init__(self, options: Estimator, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
         self.options = options
@@ -83,15 +83,21 @@ class SDTRStream(Stream):
         numbers = is_regressor(options)
         y = np.asarray(y, np.float64 if numbers else None)
         X, y = validate_data(options, X, y, dtype=np.float64, order="C", multi_output=numbers)
-        n, (X, y, weight) = len(X), with_missing(X, y, missing)
+        X, y, weight = with_missing(X, y, missing)
         transformer = transformer_of(options, X, weight)
         problem, scaling = state(options, X, y, weight, transformer=transformer)
         rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31 - 1))
-        self.learner = bridge.solvers.streaming.ForestStream(_solver(options, problem, None), problem, rng)
+        self.learner = bridge.solvers.streaming.ForestStream(
+            _solver(options, problem, None), problem, rng, options.time_limit
+        )
         self.fit = Fit(Rows(X, y, weight), self.learner.whole.problem, scaling, transformer=transformer)
         attributes = {"transformer_": transformer, "result_": None}
         self.first = attributes if numbers else attributes | {"classes_": problem.classes, "_several": None}
-        self.learn(X[:n], y[:n])
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the first rows have one outcome, or are all alike."""
+        return any(not np.ptp(array, axis=0).any() for array in (self.fit.problem.X, self.fit.problem.Y))
 
     def begun(self) -> dict[str, Any]:
         """All that there is after the first rows."""

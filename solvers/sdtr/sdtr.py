@@ -169,11 +169,7 @@ class SDTR(Solver):
         yield Step(one_leaf(problem, 1.0) if constant is None else constant, phase="constant")
         if constant is not None:
             return Termination.LOCALLY_OPTIMAL
-        train = held_out = problem
-        if isinstance(self.validation, TreeProblem):
-            held_out = self.validation
-        elif self.validation is not None and problem.n_samples > 1:
-            train, held_out = problem.split(self.validation, rng)
+        train, held_out = self.parts_of(problem, rng)
         runs = []
         for aggregation, run_rng in zip(self.aggregations, rng.spawn(len(self.aggregations)), strict=True):
             forest, validation, whole = (
@@ -187,6 +183,14 @@ class SDTR(Solver):
         yield from self._race(runs, max(1, min(self.check, PORTION // (rows * forest.size))))
         full = any(run.done >= self.max_batches for run, _whole in runs)
         return Termination.ITERATION_LIMIT if full else Termination.STALLED
+
+    def parts_of(self, problem: TreeProblem, rng: Rng) -> tuple[TreeProblem, TreeProblem]:
+        """The problem on the rows to train on, and on those held out."""
+        if isinstance(self.validation, TreeProblem):
+            return problem, self.validation
+        if self.validation is None or problem.n_samples < 2:
+            return problem, problem
+        return problem.split(self.validation, rng)
 
     @property
     def shared(self) -> dict[str, Any]:

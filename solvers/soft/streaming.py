@@ -19,10 +19,12 @@ from opttree.kernels.smooth.walk import Objective
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem, SoftForestProblem
+from opttree.runtime.clock import now
 from opttree.runtime.devices import Device
+from opttree.runtime.interrupts import interrupted
 from opttree.statement import L1, L2, TreeProblem
 from solvers.sdtr import SDTR
-from solvers.sdtr.descent import DIVERGED, QHADAM, rates
+from solvers.sdtr.descent import DIVERGED, QHADAM, descent, rates
 
 __all__ = ["ForestStream", "TreeStream"]
 
@@ -150,7 +152,8 @@ class TreeStream:
 
 
 class ForestStream:
-    """Training by SDTR's QHAdam from a random start; after every part theta is validated on the first rows.
+    """Training by SDTR's QHAdam: a run on the first rows, then a pass over every further part, after which theta is
+    validated on first rows that the run has held out.
 
     Parameters
     ----------
@@ -160,6 +163,8 @@ class ForestStream:
         The problem of the first rows.
     rng : numpy.random.Generator
         Random numbers.
+    time_limit : float or None, default None
+        Seconds of the run on the first rows.
 
     See Also
     --------
@@ -178,11 +183,17 @@ class ForestStream:
     (442,)
     """
 
-    def __init__(self, solver: SDTR, problem: TreeProblem, rng: Rng) -> None:
+    def __init__(self, solver: SDTR, problem: TreeProblem, rng: Rng, time_limit: float | None = None) -> None:
+        end = np.inf if time_limit is None else now() + time_limit
         self.solver, self.rng = solver, rng
         self.whole = SoftForestProblem(problem, aggregation=solver.aggregations[0], **solver.shared)
-        self.best = self.whole.random_theta(rng, solver.beta)
-        self.loss = self.whole.mean_loss(self.best)
+        train, held_out = solver.parts_of(problem, rng)
+        self.judge = replace(self.whole, problem=held_out)
+        start = self.whole.random_theta(rng, solver.beta)
+        run = descent(solver, replace(self.whole, problem=train), self.judge, start, rng)
+        while run.remaining and now() < end and not interrupted():
+            run.advance(solver.check)
+        self.best, self.loss = run.best[0].theta, run.best[0].loss
         self.theta, self.moments = self.best, np.zeros((2, self.best.size), self.best.dtype)
         self.rates = rates(solver, problem.depth)
         self.steps = 0
@@ -203,7 +214,7 @@ class ForestStream:
         if not (np.isfinite(loss) and np.isfinite(self.theta).all()):
             raise FloatingPointError(DIVERGED)
         self.steps += len(groups)
-        judged = self.whole.mean_loss(self.theta)
+        judged = self.judge.mean_loss(self.theta)
         if judged < self.loss:
             self.best, self.loss = self.theta, judged
 

@@ -93,3 +93,16 @@ def test_classes_that_arrive_in_parts():
         model.partial_fit(X[60:], y[60:])
     assert model.predict_proba(X).shape == (150, 3)
     assert model.score(X[60:], y[60:]) > 0.5
+
+
+def test_a_first_part_is_a_fit_and_the_next_ones_go_on_from_it():
+    X = np.random.default_rng(0).normal(size=(400, 5))
+    y = 2.0 * X[:, 0] + np.sin(2.0 * X[:, 1])
+    model = SDTRRegressor(3, random_state=0).partial_fit(np.zeros((50, 5)), y[:50])  # says nothing
+    for part in np.array_split(np.arange(400), 4):
+        model.partial_fit(X[part], y[part])
+    assert model.score(X, y) > 0.75
+    fitted = SDTRRegressor(3, random_state=0).fit(X, y)
+    assert fitted.partial_fit(X, y).score(X, y) > 0.8
+    chunked = SDTRRegressor(3, random_state=0).fit_chunks(lambda: iter([(X[:200], y[:200]), (X[200:], y[200:])]))
+    assert chunked.score(X, y) > 0.8

@@ -129,6 +129,8 @@ def test_parts_have_the_outputs_and_classes_of_the_first(rng):
         model.partial_fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="classes must be None for numbers"):
         model.partial_fit(X, y, classes=[0.0, 1.0])
+    with pytest.raises(ValueError, match="max_depth must stay as it was for the first rows, 2; got 3"):
+        model.set_params(max_depth=3, n_jobs=1).partial_fit(X, y)
     label = np.where(X[:, 0] > 0.0, "a", "b")
     other = GETClassifier(2, n_starts=1, polish=False, random_state=0).partial_fit(X, label[:, None])
     other.partial_fit(X, label[:, None])

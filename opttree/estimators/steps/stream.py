@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from opttree.wide.sparse import as_rows, is_given_sparse
 
 Floats = NDArray[np.float64]
 NONE = np.zeros(0)
+MAY_CHANGE = ("n_jobs",)  # between two parts
 MOST_NUMBERS = 2**27  # of a sparse part that is made dense: 1 GB
 
 
@@ -33,6 +36,7 @@ class Stream:
     options : the estimator.
     fit : the record of the first rows.
     learner : a stream of `solvers.streaming`.
+    given : the options as they were for the first rows, where parts come one by one.
     """
 
     def __init__(self, options: Estimator, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
@@ -41,6 +45,7 @@ class Stream:
     options: Estimator
     fit: Fit
     learner: Any  # of `solvers.streaming`
+    given: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def says_nothing(self) -> bool:
@@ -114,7 +119,11 @@ def dense_part(X: Any) -> Floats:
 
 
 def _check_part(options: Estimator, stream: Stream, y: Any, classes: Any) -> None:
-    """ValueError for more rows that have other outputs or classes than the first ones."""
+    """ValueError for more rows that have other outputs or classes than the first ones, or options that have changed."""
+    for name, value in options.get_params(deep=False).items():
+        first = stream.given.get(name, value)
+        if name not in MAY_CHANGE and value is not first and repr(value) != repr(first):
+            raise ValueError(f"{name} must stay as it was for the first rows, {first!r}; got {value!r}")
     if classes is not None and set(classes) != set(options.classes_):
         raise ValueError(f"classes must be those of the first call, {options.classes_.tolist()}; got {list(classes)}")
     outputs, known = 1 if np.ndim(y) < 2 else np.shape(y)[1], stream.fit.problem.n_outputs
@@ -154,6 +163,7 @@ def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
         table = validate_data(options, X, dtype=np.float64, order="C")
         names = {name: value for name, value in vars(options).items() if name == "feature_names_in_"}
         stream = options.recipe.stream(options, table, np.asarray(y), missing)
+        stream.given = options.get_params(deep=False)
         fits.set_attributes(options, {"_stream": stream, **stream.begun(), **names})
         return
     if getattr(options, "encoder_", None) is None:
