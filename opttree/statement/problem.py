@@ -17,6 +17,7 @@ from opttree.model.convert import as_model
 from opttree.model.forest import Forest
 from opttree.model.structure import read_only, writable
 from opttree.model.tree import LINKS, Tree, replace as with_fields
+from opttree.runtime.words import shown
 from opttree.statement.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
 from opttree.statement.joint_leaves import NoAnswersError, fit_jointly
 from opttree.statement.losses import NAMED, Loss
@@ -136,7 +137,7 @@ class TreeProblem:
         for constraint in constraints:
             if not isinstance(constraint, Constraint):
                 raise ValueError(
-                    f"constraints must be a sequence of constraints, such as MaxSplits(3); got {constraint!r}"
+                    f"constraints must be a sequence of constraints, such as MaxSplits(3); got {shown(constraint)}"
                 )
         min_leaf = max([self.min_leaf, *(c.k for c in constraints if isinstance(c, MinLeaf))])
         object.__setattr__(self, "min_leaf", int(min_leaf))
@@ -178,7 +179,7 @@ class TreeProblem:
             object.__setattr__(self, name, value)
         for constraint in constraints:
             if (reason := constraint.refusal(self)) is not None:
-                raise ValueError(f"constraints must fit the problem; {constraint!r}: {reason}")
+                raise ValueError(f"constraints must fit the problem; {shown(constraint)}: {reason}")
 
     @staticmethod
     def standardized(X: Any, y: Any, **options: Any) -> TreeProblem:

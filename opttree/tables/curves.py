@@ -84,8 +84,17 @@ class Curves:
         -------
         Curves
             The curves.
+
+        Raises
+        ------
+        ValueError
+            For other shapes, no rows, and numbers that are not finite.
         """
         X = np.asarray(X, np.float64)
+        if X.ndim != 2 or not len(X):
+            raise ValueError(f"X must have shape (n, p) with n >= 1; got {X.shape}")
+        if not np.isfinite(X).all():
+            raise ValueError(f"X must be finite; got {X[~np.isfinite(X)][0]}")
         X = np.sort(X[:: max(-(-X.shape[0] // ROWS), 1)], axis=0)
         n = X.shape[0]
         scores = ndtri((np.arange(n) + 0.5) / n)

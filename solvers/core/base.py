@@ -14,6 +14,7 @@ from opttree.model.convert import Model
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 from opttree.runtime.options import Checked
+from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import Constraint
 from solvers.core.result import Termination, Verdict
@@ -191,7 +192,7 @@ class Solver(Checked):
         """
         for constraint in problem.constraints:
             if not isinstance(constraint, self.respects):
-                return f"its trees may violate {constraint!r}; solvers.MIP states side constraints"
+                return f"its trees may violate {shown(constraint)}; solvers.MIP states side constraints"
         if (reason := problem.loss_function.refusal(*self.needs)) is not None:
             return reason
         if problem.is_sparse and not self.takes_sparse:

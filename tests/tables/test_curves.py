@@ -74,3 +74,17 @@ def test_other_knots_are_refused(knots, words):
 def test_rows_of_another_width_are_refused():
     with pytest.raises(ValueError, match=r"shape \(n, 1\)"):
         Curves([([0.0], [0.0])]).transform(np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (np.arange(5.0), r"X must have shape \(n, p\) with n >= 1; got \(5,\)"),
+        (np.empty((0, 2)), r"X must have shape \(n, p\) with n >= 1; got \(0, 2\)"),
+        (np.array([[1.0], [np.inf]]), "X must be finite; got inf"),
+        (np.array([[1.0], [np.nan]]), "X must be finite; got nan"),
+    ],
+)
+def test_normal_scores_are_of_finite_tables(X, words):
+    with pytest.raises(ValueError, match=words):
+        Curves.normal(X)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
+from opttree.runtime.words import shown
 from opttree.statement.constraints.base import (
     Constraint,
     Floats,
@@ -113,7 +114,7 @@ class _Grouped(Constraint):
         if not isinstance(self.group, (int, np.integer)):
             group = np.asarray(self.group)
             if group.ndim != 1:
-                raise ValueError(f"group must be the number of a feature or one group per row; got {self.group!r}")
+                raise ValueError(f"group must be the number of a feature or one group per row; got {shown(self.group)}")
             object.__setattr__(self, "group", np.unique(group, return_inverse=True)[1])
         elif self.group < 0:
             raise ValueError(f"group must be the number of a feature >= 0; got {self.group}")
