@@ -279,10 +279,10 @@ def method_of(estimator: Any) -> str | None:
 
 
 def available_memory() -> float | None:
-    """Bytes that this process can still get, swap included, by the system and by its container's control group; None
-    where nothing says.
+    """Bytes that this process can still get, swap included, by the system, its container's control group and its own
+    limit (``ulimit -v``); None where nothing says.
     """
-    known = [free for free in (_of_the_system(), *map(_of_a_group, GROUPS)) if free is not None]
+    known = [free for free in (_of_the_system(), _of_the_process(), *map(_of_a_group, GROUPS)) if free is not None]
     return min(known, default=None)
 
 
@@ -303,6 +303,17 @@ def _of_the_system() -> float | None:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, ValueError, OSError):
         return None
+
+
+def _of_the_process() -> float | None:
+    try:
+        import resource
+
+        most = resource.getrlimit(resource.RLIMIT_AS)[0]
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except (ImportError, OSError):  # not Unix, not Linux
+        return None
+    return None if most == resource.RLIM_INFINITY else float(most - pages * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _of_a_group(group: tuple[str, str, str, str]) -> float | None:

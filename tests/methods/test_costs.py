@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -160,6 +162,17 @@ def test_control_groups_count(files, free, tmp_path):
 
 def test_the_system_says_what_is_free():
     assert costs.available_memory() > 1e6
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_limit_of_the_process_counts():
+    words = (
+        "import resource; from opttree.methods import costs; resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34)); "
+        "print(costs._of_the_process(), costs.available_memory())"
+    )
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    own, free = map(float, done.stdout.split())
+    assert free <= own < 2**34
 
 
 def test_costs_know_outputs_and_density():
