@@ -10,6 +10,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.problems import SoftForestProblem
+from opttree.statement import TreeProblem
 from solvers.descent import Descent, QHAdam
 
 Floats = NDArray[np.floating]
@@ -23,6 +24,15 @@ def descent(
     """A run from ``theta (size,)``, with `mean_loss` on the rows of ``validation`` every ``options.check`` batches."""
     how = {"check": options.check, "patience": options.patience, "first": [validation.mean_loss(theta)]}
     return Descent(ForestSteps(options, problem, validation, theta, rng), options.max_batches, **how)
+
+
+def parts_of(options: Any, problem: TreeProblem, rng: Rng) -> tuple[TreeProblem, TreeProblem]:
+    """The problem on the rows to train on, and on those held out: a share of them, other ones, or all."""
+    if isinstance(options.validation, TreeProblem):
+        return problem, options.validation
+    if options.validation is None or problem.n_samples < 2:
+        return problem, problem
+    return problem.split(options.validation, rng)
 
 
 def rates(options: Any, depth: int) -> Floats:

@@ -19,7 +19,7 @@ from opttree.statement import TreeProblem
 from solvers.core.base import Solver, Step, Steps
 from solvers.core.result import Termination
 from solvers.descent import Descent
-from solvers.sdtr.descent import descent
+from solvers.sdtr.descent import descent, parts_of
 from solvers.soft.starts import constant_tree, one_leaf, soft_start, with_depth_cap
 
 PORTION = 200_000_000  # rows x variables between two checks of the clock, about
@@ -169,7 +169,7 @@ class SDTR(Solver):
         yield Step(one_leaf(problem, 1.0) if constant is None else constant, phase="constant")
         if constant is not None:
             return Termination.LOCALLY_OPTIMAL
-        train, held_out = self.parts_of(problem, rng)
+        train, held_out = parts_of(self, problem, rng)
         runs = []
         for aggregation, run_rng in zip(self.aggregations, rng.spawn(len(self.aggregations)), strict=True):
             forest, validation, whole = (
@@ -183,14 +183,6 @@ class SDTR(Solver):
         yield from self._race(runs, max(1, min(self.check, PORTION // (rows * forest.size))))
         full = any(run.done >= self.max_batches for run, _whole in runs)
         return Termination.ITERATION_LIMIT if full else Termination.STALLED
-
-    def parts_of(self, problem: TreeProblem, rng: Rng) -> tuple[TreeProblem, TreeProblem]:
-        """The problem on the rows to train on, and on those held out."""
-        if isinstance(self.validation, TreeProblem):
-            return problem, self.validation
-        if self.validation is None or problem.n_samples < 2:
-            return problem, problem
-        return problem.split(self.validation, rng)
 
     @property
     def shared(self) -> dict[str, Any]:

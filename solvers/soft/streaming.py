@@ -24,7 +24,7 @@ from opttree.runtime.devices import Device
 from opttree.runtime.interrupts import interrupted
 from opttree.statement import L1, L2, TreeProblem
 from solvers.sdtr import SDTR
-from solvers.sdtr.descent import DIVERGED, QHADAM, descent, rates
+from solvers.sdtr.descent import DIVERGED, QHADAM, descent, parts_of, rates
 
 __all__ = ["ForestStream", "TreeStream"]
 
@@ -187,7 +187,7 @@ class ForestStream:
         end = np.inf if time_limit is None else now() + time_limit
         self.solver, self.rng = solver, rng
         self.whole = SoftForestProblem(problem, aggregation=solver.aggregations[0], **solver.shared)
-        train, held_out = solver.parts_of(problem, rng)
+        train, held_out = parts_of(solver, problem, rng)
         self.judge = replace(self.whole, problem=held_out)
         start = self.whole.random_theta(rng, solver.beta)
         run = descent(solver, replace(self.whole, problem=train), self.judge, start, rng)

@@ -142,12 +142,15 @@ def test_chunks_go_on_from_the_methods_own_tree():
     assert not model.tree_.linear_leaves
 
 
-@pytest.mark.parametrize("kind", ["TAORegressor", "BoostedTreesRegressor", "TAOForestRegressor"])
-def test_intervals_cover_what_they_say(kind):
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("TAORegressor", {}), ("BoostedTreesRegressor", {"n_estimators": 60}), ("TAOForestRegressor", {})],
+)
+def test_intervals_cover_what_they_say(kind, options):
     inside, at_calibration = [], []
     for seed in range(4):
         X, y = drawn("both", seed, 1200)
-        model = getattr(opttree, kind)(random_state=seed).fit(X[:400], y[:400])
+        model = getattr(opttree, kind)(random_state=seed, **options).fit(X[:400], y[:400])
         if kind != "BoostedTreesRegressor":
             low, high = model.predict_interval(X[800:], 0.9).T
             inside.append(np.mean((low <= y[800:]) & (y[800:] <= high)))

@@ -20,6 +20,7 @@ from solvers.tao import Bag, PassesOverParts
 X, y = make_friedman1(3000, noise=0.5, random_state=0)
 LABELS = np.array(["low", "middle", "high"])[np.digitize(y, [12.0, 17.0])]
 SAMPLE = 800
+FEW_BOOSTED = partial(opttree.BoostedTreesRegressor, n_estimators=15)
 MODELS = {
     "constant": (partial(opttree.TAORegressor, 3), y),
     "linear": (partial(opttree.TAORegressor, 3, leaves="linear"), y),
@@ -37,10 +38,10 @@ MODELS = {
     "mixture": (partial(opttree.ORRTRegressor, 2), y),
     "forest": (partial(opttree.TAOForestRegressor, 5, kind="oblique", max_depth=3), y),
     "axis forest": (partial(opttree.TAOForestClassifier, 5, kind="axis", max_depth=3), LABELS),
-    "boosted": (partial(opttree.BoostedTreesRegressor, n_estimators=60), y),
-    "boosted classes": (partial(opttree.BoostedTreesClassifier, n_estimators=40, validation_fraction=None), LABELS),
-    "boosted axis": (partial(opttree.BoostedTreesRegressor, base="axis", n_estimators=60), y),
-    "boosted oblique": (partial(opttree.BoostedTreesClassifier, base="oblique", n_estimators=40), LABELS),
+    "boosted": (partial(opttree.BoostedTreesRegressor, n_estimators=30), y),
+    "boosted classes": (partial(opttree.BoostedTreesClassifier, n_estimators=15, validation_fraction=None), LABELS),
+    "boosted axis": (partial(opttree.BoostedTreesRegressor, base="axis", n_estimators=40), y),
+    "boosted oblique": (partial(opttree.BoostedTreesClassifier, base="oblique", n_estimators=20), LABELS),
     "boosted by TAO": (
         partial(opttree.BoostedTreesRegressor, base=TAO(max_iter=2), max_depth=2, n_estimators=30),
         np.column_stack([y, X[:, 0]]),
@@ -218,7 +219,7 @@ def test_what_does_not_add_up_is_refused():
         opttree.TAOForestRegressor(kind="stacked").fit_chunks(rows, sample_rows=400)
 
 
-@pytest.mark.parametrize("make", [opttree.TAORegressor, opttree.BoostedTreesRegressor, opttree.SRTRegressor])
+@pytest.mark.parametrize("make", [opttree.TAORegressor, FEW_BOOSTED, opttree.SRTRegressor])
 def test_rows_of_positive_weight_that_a_sample_would_miss_are_in_it(make):
     weight = np.zeros(3000)
     weight[400:700] = 1.0  # of a sample of 60, six rows
@@ -247,11 +248,11 @@ def test_few_rows_of_weight_are_boosted_alike_in_any_parts(first, base):
 
 
 def test_boosting_ends_by_the_held_out_rows_of_all_parts():
-    noisy = y + 6.0 * np.random.default_rng(0).normal(size=len(y))
+    some, noisy = X[:800], y[:800] + 6.0 * np.random.default_rng(0).normal(size=800)
     counts = []
-    for rows in (3000, 4):  # most parts of four rows hold none out
+    for rows in (800, 4):  # most parts of four rows hold none out
         model = opttree.BoostedTreesRegressor(base="cart", n_estimators=60, n_iter_no_change=5, random_state=0)
-        model.fit_chunks(opttree.Rows((X, noisy), rows=rows), sample_rows=500)
+        model.fit_chunks(opttree.Rows((some, noisy), rows=rows), sample_rows=300)
         counts.append((model.n_estimators_, round(model.validation_loss_, 9), model.result_.termination.name))
     assert counts[0] == counts[1]
     assert counts[0][0] < 60
@@ -358,7 +359,7 @@ def test_all_rows_choose_how_leaves_are_shrunk():
     assert few.fit_chunks(opttree.Rows((Z, noise), rows=5000), sample_rows=3000, epochs=1).leaf_shrinkage_ == 3.0
 
 
-@pytest.mark.parametrize("kind", [partial(opttree.TAOForestRegressor, 5, kind="axis"), opttree.BoostedTreesRegressor])
+@pytest.mark.parametrize("kind", [partial(opttree.TAOForestRegressor, 5, kind="axis"), FEW_BOOSTED])
 def test_the_objective_of_an_ensemble_is_that_of_all_rows(kind):
     model = kind(random_state=0).fit_chunks(opttree.Rows((X, y), rows=700), sample_rows=SAMPLE)
     _scale = model.result_.objective / np.mean((model.predict(X) - y) ** 2)
@@ -428,7 +429,7 @@ def test_ctrl_c_while_the_depth_is_chosen_keeps_the_tree(monkeypatch, kind, wher
     assert model.result_.termination.name == "INTERRUPTED"
 
 
-@pytest.mark.parametrize("kind", [partial(opttree.TAOForestRegressor, 5, kind="axis"), opttree.BoostedTreesRegressor])
+@pytest.mark.parametrize("kind", [partial(opttree.TAOForestRegressor, 5, kind="axis"), FEW_BOOSTED])
 def test_ctrl_c_in_the_last_rounds_of_an_ensemble_keeps_it(monkeypatch, kind):
     monkeypatch.setattr(over_parts, "objective_of", interrupting(over_parts.objective_of))
     model = kind(random_state=0, on_interrupt="keep")
