@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pandas as pd
@@ -114,15 +115,24 @@ def code_version(*more: Path) -> str:
     ours = [path for name in ("opttree", "solvers") for path in ROOT.glob(f"{name}/**/*.py")]
     sources = [path for path in ours if path.parent != ROOT / RACES or path.name in WORKING]
     for path in sorted([*sources, *more]):
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
-                node.body[0] = ast.Pass()
+        tree = ast.parse(text := path.read_text())
+        for node in ast.walk(tree) if "option(" in text or "changed(" in text else ():
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("option", "changed"):
                 node.args = node.args[:1]  # the second is documentation
                 node.keywords = [keyword for keyword in node.keywords if keyword.arg != "doc"]
-        digest.update(ast.unparse(tree).encode())
+        _add(digest, compile(tree, "", "exec", dont_inherit=True, optimize=2))  # without docstrings
     return f"{__version__}+{digest.hexdigest()[:8]}"
+
+
+def _add(digest: Any, code: CodeType) -> None:
+    """What compiled code does, but not where its lines are."""
+    counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    digest.update(repr((code.co_code, code.co_names, code.co_varnames, code.co_freevars, counts)).encode())
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            _add(digest, value)
+        else:
+            digest.update(repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value).encode())
 
 
 def _canonical(value: Any) -> str:

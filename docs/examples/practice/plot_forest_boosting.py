@@ -27,7 +27,7 @@ models = {
 
 # %%
 # Friedman's first function, ten features of which five matter; 500 new rows.
-sizes = (250, 1000, 1500)
+sizes = (125, 1000)
 _, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 for name, model in models.items():
     scores, seconds = [], []
