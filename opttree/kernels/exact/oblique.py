@@ -210,27 +210,31 @@ def count(side, which):
 
 
 @inner()
-def set_sums(data, leaf, which, sums):
-    """What `increase` has to know of the rows at ``leaf == which``, into ``sums``: their weight and sums of outputs,
-    the weights of the classes, or their cost.
+def sums_of(data, leaf):
+    """What `increase` has to know of leaves 1 to 4: the weight of their rows and sums of outputs, the weights of the
+    classes, or their cost.
     """
-    sums[:] = 0.0
+    sums = np.zeros((5, max(data.n_classes, 1 + data.Y.shape[1])))
     if data.code == ABSOLUTE:
-        sums[0] = cost_of(data, leaf, which)
-        return
+        for k in range(1, 5):
+            sums[k, 0] = cost_of(data, leaf, k)
+        return sums
     for i in range(leaf.size):
-        if leaf[i] == which:
-            if data.n_classes > 0:
-                sums[int(data.Y[i, 0])] += data.w[i]
-            else:
-                sums[0] += data.w[i]
-                for k in range(data.Y.shape[1]):
-                    sums[1 + k] += data.w[i] * data.Y[i, k]
+        if leaf[i] > 4:
+            continue
+        own = sums[leaf[i]]
+        if data.n_classes > 0:
+            own[int(data.Y[i, 0])] += data.w[i]
+        else:
+            own[0] += data.w[i]
+            for k in range(data.Y.shape[1]):
+                own[1 + k] += data.w[i] * data.Y[i, k]
+    return sums
 
 
 @inner()
 def increase(data, leaf, which, sums, row):
-    """What a row of no leaf adds to the cost of the rows at ``leaf == which``; ``sums``: see `set_sums`."""
+    """What a row of no leaf adds to the cost of the rows at ``leaf == which``; ``sums``: see `sums_of`."""
     w = data.w[row]
     if data.code == SQUARED:
         if not sums[0] > 0.0:
@@ -270,9 +274,7 @@ def next_row(data, side, normals, thresholds):
         elif side[i] != FREE:
             s = side[i] - 1
             leaf[i] = 2 * s + (1 if project(data.X, i, normals[s]) <= thresholds[s] else 2)
-    sums = np.zeros((4, max(data.n_classes, 1 + data.Y.shape[1])))
-    for k in range(4):
-        set_sums(data, leaf, k + 1, sums[k])
+    sums = sums_of(data, leaf)
     best, chosen, first = -1.0, -1, LEFT
     more = np.zeros(2)
     for i in range(n):
@@ -281,8 +283,8 @@ def next_row(data, side, normals, thresholds):
         if chosen >= 0 and data.stop[0] > 0.0:
             break
         for s in range(2):
-            k = 2 * s + (0 if project(data.X, i, normals[s]) <= thresholds[s] else 1)
-            more[s] = increase(data, leaf, k + 1, sums[k], i)
+            k = 2 * s + (1 if project(data.X, i, normals[s]) <= thresholds[s] else 2)
+            more[s] = increase(data, leaf, k, sums[k], i)
         score = min(more[0], more[1]) + 0.1 * abs(more[0] - more[1])
         if score > best:
             best, chosen, first = score, i, LEFT if more[0] <= more[1] else RIGHT
