@@ -223,8 +223,8 @@ class TreeEstimator(Options, BaseEstimator):
 
     @available_if(lambda self: self.recipe.stream is not None)
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
-        """Train on more rows. The first call is a `fit`; its rows are used to select the best model later. Where no
-        split came of them, as of rows of one outcome, the next call is the first.
+        """Train on more rows. The first call is a fit; rows of it, and with SDTR of later parts, are used to select the
+        best model. Where no split came of them, as of rows of one outcome, the next call is the first.
 
         Parameters
         ----------
@@ -243,7 +243,9 @@ class TreeEstimator(Options, BaseEstimator):
         Raises
         ------
         ValueError
-            For other columns, outputs or classes than those of the first call, and for other options but ``n_jobs``.
+            For other columns, outputs or classes than those of the first call, and for options that have changed, but
+            those of running and predicting: ``n_jobs``, ``device``, ``verbose``, ``time_limit``, ``on_interrupt``,
+            ``prediction``.
 
         Examples
         --------

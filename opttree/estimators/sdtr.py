@@ -26,7 +26,9 @@ from opttree.methods.table import estimator
 from opttree.model.convert import Model, as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.devices import Device
+from opttree.runtime.interrupts import noted_interrupts
 from opttree.runtime.options import option
+from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
 from opttree.tables.chunks import Chunks
 from opttree.tables.curves import Curves
@@ -87,9 +89,10 @@ class SDTRStream(Stream):
         transformer = transformer_of(options, X, weight)
         problem, scaling = state(options, X, y, weight, transformer=transformer)
         rng = np.random.default_rng(check_random_state(options.random_state).randint(2**31 - 1))
-        self.learner = bridge.solvers.streaming.ForestStream(
-            _solver(options, problem, None), problem, rng, options.time_limit
-        )
+        make = bridge.solvers.streaming.ForestStream
+        with noted_interrupts() as interrupted, limited(count(options.n_jobs)):
+            self.learner = make(_solver(options, problem, None), problem, rng, options.time_limit)
+            self.cut_short = interrupted()
         self.fit = Fit(Rows(X, y, weight), self.learner.whole.problem, scaling, transformer=transformer)
         attributes = {"transformer_": transformer, "result_": None}
         self.first = attributes if numbers else attributes | {"classes_": problem.classes, "_several": None}

@@ -311,9 +311,9 @@ def _of_the_process() -> float | None:
 
         most = resource.getrlimit(resource.RLIMIT_AS)[0]
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-    except (ImportError, OSError):  # not Unix, not Linux
+    except (ImportError, AttributeError, OSError):  # not Unix, not Linux
         return None
-    return None if most == resource.RLIM_INFINITY else float(most - pages * os.sysconf("SC_PAGE_SIZE"))
+    return None if most == resource.RLIM_INFINITY else max(float(most - pages * os.sysconf("SC_PAGE_SIZE")), 0.0)
 
 
 def _of_a_group(group: tuple[str, str, str, str]) -> float | None:

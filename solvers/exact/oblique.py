@@ -29,8 +29,8 @@ from solvers.local_search import LocalSearch
 
 Floats = NDArray[np.float64]
 CHUNK = 2000  # nodes between two looks at the bound
-SLACK = 1e-12  # of one leaf's cost: differences that are rounding errors
-PROOF_RTOL, PROOF_SLACKS = 1e-9, 4.0  # of the objective, of the slack: what a proof may lack
+ROUNDED = 8.0 * np.finfo(float).eps  # of one leaf's cost and of each row: differences that are rounding errors
+PROOF_RTOL, PROOF_ATOL = 1e-7, 16.0 * np.finfo(float).eps  # of the objective, of one leaf's cost: what a proof may lack
 MOST_DEPTH = 2
 
 
@@ -121,8 +121,8 @@ class ObliqueBranchAndBound(Solver):
             if isinstance(reason, KeyboardInterrupt):
                 raise
             return Verdict(Termination.TIME_LIMIT, search.words)
-        if search.objective - search.bound > PROOF_RTOL * abs(search.objective) + PROOF_SLACKS * search.data.slack:
-            why = "Rounding does not let it say which of the rows that nearly lie on a common plane it divides."
+        if search.objective - search.bound > PROOF_RTOL * abs(search.objective) + PROOF_ATOL * search.leaf:
+            why = "Rounding leaves too much open: of rows nearly on a common plane, or of very large outcomes."
             return Verdict(Termination.STALLED, f"{search.words} {why}")
         return Verdict(Termination.OPTIMAL, search.words)
 
@@ -138,7 +138,7 @@ class _Search:
         X = (problem.X - self.centre) / self.scale
         in_same_order(problem.X, X)
         Y = problem.Y if problem.is_classification else problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
-        leaf = problem.mean_loss(problem.best_constant())
+        self.leaf = leaf = problem.mean_loss(problem.best_constant())
         self.stopped = np.zeros(1)
         self.data = oblique.Data(
             np.ascontiguousarray(X),
@@ -150,7 +150,7 @@ class _Search:
             float(problem.price_per_split),
             int(problem.min_leaf),
             float(tolerance),
-            SLACK * max(leaf, 1e-300),
+            ROUNDED * n * max(leaf, 1e-300),
             self.stopped,
         )
         self.state = oblique.State(

@@ -109,7 +109,8 @@ class GivenRun(Run):
 @cache
 def code_version(*more: Path) -> str:
     """The version of the packages, and a hash of the code whose change can change a row: opttree, the solvers, what of
-    this room does runs, and ``more`` files. Comments and docstrings, which cannot, are left out of it.
+    this room does runs, and ``more`` files. Comments, docstrings and assertions are left out of it. Each minor version
+    of Python has its own.
     """
     digest = hashlib.sha1()
     ours = [path for name in ("opttree", "solvers") for path in ROOT.glob(f"{name}/**/*.py")]
@@ -127,12 +128,13 @@ def code_version(*more: Path) -> str:
 def _add(digest: Any, code: CodeType) -> None:
     """What compiled code does, but not where its lines are."""
     counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
-    digest.update(repr((code.co_code, code.co_names, code.co_varnames, code.co_freevars, counts)).encode())
+    names = code.co_names, code.co_varnames, code.co_freevars
+    digest.update(repr((code.co_code, code.co_exceptiontable, names, counts)).encode())
     for value in code.co_consts:
         if isinstance(value, CodeType):
             _add(digest, value)
         else:
-            digest.update(repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value).encode())
+            digest.update(repr([sorted(map(repr, value)) if isinstance(value, frozenset) else value]).encode())
 
 
 def _canonical(value: Any) -> str:

@@ -15,6 +15,7 @@ from solvers.descent import Descent, QHAdam
 
 Floats = NDArray[np.floating]
 QHADAM = QHAdam().moments
+PORTION = 200_000_000  # rows x variables between two checks of the clock, about
 DIVERGED = "the weights ceased to be finite; use a lower learning rate"
 
 
@@ -33,6 +34,11 @@ def parts_of(options: Any, problem: TreeProblem, rng: Rng) -> tuple[TreeProblem,
     if options.validation is None or problem.n_samples < 2:
         return problem, problem
     return problem.split(options.validation, rng)
+
+
+def portion(options: Any, n_rows: int, size: int) -> int:
+    """Batches between two checks of the clock."""
+    return max(1, min(options.check, PORTION // (min(options.batch_size, n_rows) * size)))
 
 
 def rates(options: Any, depth: int) -> Floats:

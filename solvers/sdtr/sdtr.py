@@ -19,10 +19,9 @@ from opttree.statement import TreeProblem
 from solvers.core.base import Solver, Step, Steps
 from solvers.core.result import Termination
 from solvers.descent import Descent
-from solvers.sdtr.descent import descent, parts_of
+from solvers.sdtr.descent import descent, parts_of, portion
 from solvers.soft.starts import constant_tree, one_leaf, soft_start, with_depth_cap
 
-PORTION = 200_000_000  # rows x variables between two checks of the clock, about
 BEHIND = 4  # the run that is behind has this part of the patience
 SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype", "device")  # with `SoftForestProblem`
 
@@ -179,8 +178,7 @@ class SDTR(Solver):
             if start is not None:
                 theta = forest.with_first(theta, soft_start(SmoothTreeProblem(train), start, self.steepness, run_rng))
             runs.append((descent(self, forest, validation, theta, run_rng), whole))
-        rows = min(self.batch_size, train.n_samples)
-        yield from self._race(runs, max(1, min(self.check, PORTION // (rows * forest.size))))
+        yield from self._race(runs, portion(self, train.n_samples, forest.size))
         full = any(run.done >= self.max_batches for run, _whole in runs)
         return Termination.ITERATION_LIMIT if full else Termination.STALLED
 

@@ -24,10 +24,12 @@ from opttree.runtime.devices import Device
 from opttree.runtime.interrupts import interrupted
 from opttree.statement import L1, L2, TreeProblem
 from solvers.sdtr import SDTR
-from solvers.sdtr.descent import DIVERGED, QHADAM, descent, parts_of, rates
+from solvers.sdtr.descent import DIVERGED, QHADAM, descent, parts_of, portion, rates
 
 __all__ = ["ForestStream", "TreeStream"]
 
+ENOUGH_JUDGES = 1000  # rows
+LEAST_BATCHES = 20  # of a part, in passes over it
 BATCH = 4096  # rows of a gradient step
 RATE = 1e-3  # learning rate of Adam, from a trained tree
 SCALE = 20.0  # gate scale
@@ -152,8 +154,9 @@ class TreeStream:
 
 
 class ForestStream:
-    """Training by SDTR's QHAdam: a run on the first rows, then a pass over every further part, after which theta is
-    validated on first rows that the run has held out.
+    """Training by SDTR's QHAdam: a run on the first rows, then a pass over every further part, or several, of twenty
+    batches in all. The rows that the run holds out, and as large a share of every part until there are a thousand, say
+    which theta is the best so far.
 
     Parameters
     ----------
@@ -191,23 +194,32 @@ class ForestStream:
         self.judge = replace(self.whole, problem=held_out)
         start = self.whole.random_theta(rng, solver.beta)
         run = descent(solver, replace(self.whole, problem=train), self.judge, start, rng)
+        batches_at_once = portion(solver, train.n_samples, start.size)
         while run.remaining and now() < end and not interrupted():
-            run.advance(solver.check)
+            run.advance(batches_at_once)
         self.best, self.loss = run.best[0].theta, run.best[0].loss
         self.theta, self.moments = self.best, np.zeros((2, self.best.size), self.best.dtype)
         self.rates = rates(solver, problem.depth)
         self.steps = 0
 
     def learn(self, part: TreeProblem) -> None:
-        """Take one pass over further rows, in mini-batches.
+        """Take a pass over further rows, in mini-batches, or several of few, but for those that are held out.
 
         Parameters
         ----------
         part : TreeProblem
             The problem of the rows.
         """
+        judges = self.judge.problem
+        if self.solver.validation is not None and judges.n_samples < ENOUGH_JUDGES and part.n_samples > 1:
+            part, more = parts_of(self.solver, part, self.rng)
+            judges = judges.with_rows(np.concatenate([judges.X, more.X]), np.concatenate([judges.y, more.y]))
+            self.judge = replace(self.judge, problem=judges)
+            self.loss = self.judge.mean_loss(self.best)
         soft = replace(self.whole, problem=part)
-        groups = batches(part.n_samples, self.solver.batch_size, self.rng)
+        groups: list[NDArray[Any]] = []
+        while len(groups) < LEAST_BATCHES:
+            groups += batches(part.n_samples, self.solver.batch_size, self.rng)
         theta, state = soft.descent_state(self.theta, self.moments)
         theta, state, loss = soft.descend(theta, state, self.steps, self.rates, groups, QHADAM)
         self.theta, self.moments = soft.to_numpy(theta), np.stack([soft.to_numpy(moment) for moment in state])

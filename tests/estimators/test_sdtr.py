@@ -92,7 +92,8 @@ def test_classes_that_arrive_in_parts():
     for _ in range(150):
         model.partial_fit(X[60:], y[60:])
     assert model.predict_proba(X).shape == (150, 3)
-    assert model.score(X[60:], y[60:]) > 0.5
+    assert model.score(X[60:], y[60:]) > 0.8
+    assert 2 in model.predict(X)
 
 
 def test_a_first_part_is_a_fit_and_the_next_ones_go_on_from_it():
@@ -104,5 +105,15 @@ def test_a_first_part_is_a_fit_and_the_next_ones_go_on_from_it():
     assert model.score(X, y) > 0.75
     fitted = SDTRRegressor(3, random_state=0).fit(X, y)
     assert fitted.partial_fit(X, y).score(X, y) > 0.8
+    few = SDTRRegressor(3, random_state=0).partial_fit(X[:20], y[:20])  # which do not decide for ever
+    before = few.score(X, y)
+    for part in 8 * np.array_split(np.arange(20, 400), 4):
+        few.partial_fit(X[part], y[part])
+    assert few.score(X, y) > max(before, 0.0)
+    fitted.set_params(prediction="leaf", time_limit=60.0).partial_fit(X, y)  # what may change between parts
+    told = fitted.predict(X)
+    with pytest.raises(FloatingPointError):
+        SDTRRegressor.partial_fit(fitted.set_params(learning_rate=1e30).__sklearn_clone__(), X, y)
+    np.testing.assert_array_equal(fitted.predict(X), told)
     chunked = SDTRRegressor(3, random_state=0).fit_chunks(lambda: iter([(X[:200], y[:200]), (X[200:], y[200:])]))
     assert chunked.score(X, y) > 0.8

@@ -34,6 +34,9 @@ def test_the_code_version_ignores_comments_and_docstrings(tmp_path, monkeypatch)
     first = version("x = 1")
     assert first == version("y = 1", "solvers/races/page.py") != version("y = 1", "solvers/races/execute.py")
     assert version("x = 1") != version("y = 1", "solvers/tao/tao.py")
+    assert version("A = 2\nB = 22") != version("A = 22\nB = 2")
+    rest = "\nexcept E:\n    c()"
+    assert version(f"try:\n    a()\n    b(){rest}") != version(f"try:\n    a(){rest}\nelse:\n    b()")
     assert all((ROOT / runs.RACES / name).is_file() for name in runs.WORKING)
     runs.code_version.cache_clear()
 

@@ -26,7 +26,7 @@ from opttree.wide.sparse import as_rows, is_given_sparse
 
 Floats = NDArray[np.float64]
 NONE = np.zeros(0)
-MAY_CHANGE = ("n_jobs",)  # between two parts
+MAY_CHANGE = ("n_jobs", "device", "verbose", "time_limit", "on_interrupt", "prediction")  # between two parts
 MOST_NUMBERS = 2**27  # of a sparse part that is made dense: 1 GB
 
 
@@ -36,7 +36,8 @@ class Stream:
     options : the estimator.
     fit : the record of the first rows.
     learner : a stream of `solvers.streaming`.
-    given : the options as they were for the first rows, where parts come one by one.
+    cut_short : whether Ctrl-C ended the fit of the first rows.
+    given : the options as they were for the first rows.
     """
 
     def __init__(self, options: Estimator, X: Floats, y: NDArray[Any], missing: NDArray[Any] = NONE) -> None:
@@ -45,6 +46,7 @@ class Stream:
     options: Estimator
     fit: Fit
     learner: Any  # of `solvers.streaming`
+    cut_short = False
     given: Mapping[str, Any] = MappingProxyType({})
 
     @property
@@ -89,6 +91,7 @@ def fit_chunks(options: Estimator, chunks: Chunks, epochs: int, sample_rows: int
     with noted_interrupts() as interrupted:
         X, y, n_rows = chunks.sample(sample_rows, np.random.default_rng(seed))
         stream = options.recipe.stream(options, X, y)
+        stream.given = options.get_params(deep=False)
         fits.set_attributes(options, {"n_rows_": n_rows, "_stream": stream, **stream.begun()})
         for _ in range(epochs):
             for X, y in chunks.labelled():
@@ -118,11 +121,12 @@ def dense_part(X: Any) -> Floats:
     return dense
 
 
-def _check_part(options: Estimator, stream: Stream, y: Any, classes: Any) -> None:
+def _check_part(options: Estimator, stream: Stream, y: Any, classes: Any, anew: bool) -> None:
     """ValueError for more rows that have other outputs or classes than the first ones, or options that have changed."""
-    for name, value in options.get_params(deep=False).items():
+    for name, value in () if anew else options.get_params(deep=False).items():
         first = stream.given.get(name, value)
-        if name not in MAY_CHANGE and value is not first and repr(value) != repr(first):
+        same = value is first or repr(value) == repr(first) or (np.isscalar(value) and value == first)
+        if not same and name not in MAY_CHANGE:
             raise ValueError(f"{name} must stay as it was for the first rows, {first!r}; got {value!r}")
     if classes is not None and set(classes) != set(options.classes_):
         raise ValueError(f"classes must be those of the first call, {options.classes_.tolist()}; got {list(classes)}")
@@ -134,6 +138,7 @@ def _check_part(options: Estimator, stream: Stream, y: Any, classes: Any) -> Non
 def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
     """Train on more rows; the first are a fit, and so are those after rows of which no split came."""
     refuse_few_leaves(options)
+    before = dict(vars(options))
     stream: Stream | None = vars(options).get("_stream")
     anew = stream is None or (stream.says_nothing and np.shape(X)[0] > 1)
     if is_given_sparse(X):
@@ -153,7 +158,7 @@ def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
         y = y.ravel()
         check_classification_targets(y)
     if stream is not None:
-        _check_part(options, stream, y, classes)
+        _check_part(options, stream, y, classes, anew)
     if stream is None or anew:
         if anew and stream is not None and not is_regressor(options):
             classes = options.classes_
@@ -162,9 +167,15 @@ def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
         missing = np.setdiff1d([] if classes is None else classes, y)
         table = validate_data(options, X, dtype=np.float64, order="C")
         names = {name: value for name, value in vars(options).items() if name == "feature_names_in_"}
-        stream = options.recipe.stream(options, table, np.asarray(y), missing)
+        try:
+            stream = options.recipe.stream(options, table, np.asarray(y), missing)
+        except Exception:
+            options.__dict__ = before  # what was fitted before stays
+            raise
         stream.given = options.get_params(deep=False)
         fits.set_attributes(options, {"_stream": stream, **stream.begun(), **names})
+        if stream.cut_short:
+            fits.report_interrupt(options, stacklevel=3)
         return
     if getattr(options, "encoder_", None) is None:
         X = validate_data(options, X, reset=False, dtype=np.float64, order="C")

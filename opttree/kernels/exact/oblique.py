@@ -275,7 +275,7 @@ def next_row(data, side, normals, thresholds):
             s = side[i] - 1
             leaf[i] = 2 * s + (1 if project(data.X, i, normals[s]) <= thresholds[s] else 2)
     sums = sums_of(data, leaf)
-    best, chosen, first = -1.0, -1, LEFT
+    best, chosen, first = -np.inf, -1, LEFT
     more = np.zeros(2)
     for i in range(n):
         if side[i] != FREE:
@@ -333,9 +333,9 @@ def complete(data, side, normal, whole):
         if side[i] == FREE:
             whole[i] = LEFT if project(data.X, i, normal) <= middle else RIGHT
         counts[whole[i]] += 1
-    return counts[LEFT] >= data.min_leaf and counts[RIGHT] >= data.min_leaf, low + NEARLY * data.tolerance * norm(
-        normal
-    ) < high
+    large = counts[LEFT] >= data.min_leaf and counts[RIGHT] >= data.min_leaf
+    apart = NEARLY * data.tolerance * norm(normal) if data.X.shape[1] > 1 else 0.0  # one feature is exact
+    return large, low + apart < high
 
 
 @inner()

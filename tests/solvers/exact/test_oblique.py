@@ -86,6 +86,32 @@ def test_a_time_limit_leaves_a_valid_bound(n, p, depth, rng):
     assert verdict.bound is None or verdict.bound <= problem.objective(problem.fit_leaves(planted)) + 1e-12
 
 
+def test_one_huge_outcome_makes_no_tree_optimal():
+    """Rounding hides what the other rows cost: the search says so, and its bound is valid."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(10, 2)), rng.normal(size=10)
+        for size in (1e3, 1e7):
+            y[0] = size
+            problem = TreeProblem(X, y, depth=2)
+            result = solve(problem, ObliqueBranchAndBound(init=None), random_state=0)
+            truth = solve(problem, MIP("hyperflow"))
+            assert result.bound <= truth.objective * (1.0 + 1e-9)
+            if result.termination is Termination.OPTIMAL:
+                assert result.objective == pytest.approx(truth.objective, rel=1e-6)
+            else:
+                assert size == 1e7
+
+
+def test_two_values_that_nearly_agree_are_divided():
+    X = np.where(np.arange(12) % 2, 0.3, 0.1 + 0.2)[:, None]
+    problem = TreeProblem(X, (np.arange(12) % 2) + 0.1 * np.arange(12.0), depth=1)
+    result = solve(problem, ObliqueBranchAndBound(init=None), random_state=0)
+    assert result.termination is Termination.OPTIMAL
+    axis = solve(problem.restated(splits="axis"), BranchAndBound())
+    assert result.objective == pytest.approx(axis.objective, rel=1e-9)
+
+
 def test_what_it_does_not_state_is_said():
     X, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20.0)
     for options, words in (
