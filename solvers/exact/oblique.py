@@ -29,8 +29,10 @@ from solvers.local_search import LocalSearch
 
 Floats = NDArray[np.float64]
 CHUNK = 2000  # nodes between two looks at the bound
-ROUNDED = 8.0 * np.finfo(float).eps  # of one leaf's cost and of each row: differences that are rounding errors
-PROOF_RTOL, PROOF_ATOL = 1e-7, 16.0 * np.finfo(float).eps  # of the objective, of one leaf's cost: what a proof may lack
+ROUNDED = 8.0 * float(np.finfo(float).eps)  # of one leaf's cost and of each row: differences that are rounding errors
+PROOF_RTOL = 1e-7  # of the objective: what a proof may lack
+PROOF_ATOL = 16.0 * float(np.finfo(float).eps)  # the same, of one leaf's cost
+NEAR = 1e-9  # of the size of values: of nearer ones, rounding says on which side of a hyperplane they lie
 MOST_DEPTH = 2
 
 
@@ -49,7 +51,8 @@ class ObliqueBranchAndBound(Solver):
     median distance from the median, and are not if their hulls have a point in common. Where rounding does not let it
     say which, they may count as separable, for the bound; the search ends STALLED where a proof needs to know. A plane
     through several rows, which rounding puts on either side of it, may divide them as no plane does: no bound is for
-    such trees. ``step.info`` holds the number of nodes.
+    such trees, and of two features or more, one whose values are within 1e-9 of each other, relative to their size,
+    leaves the bound at 0. ``step.info`` holds the number of nodes.
 
     See Also
     --------
@@ -135,6 +138,7 @@ class _Search:
         self.words = " Candidate splits: all hyperplanes."
         n, p = problem.X.shape
         self.centre, self.scale = typical(problem.X)
+        self.sure = p == 1 or bool(np.all(self.scale > NEAR * np.abs(problem.X).max(axis=0)))
         X = (problem.X - self.centre) / self.scale
         in_same_order(problem.X, X)
         Y = problem.Y if problem.is_classification else problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
@@ -213,8 +217,9 @@ class _Search:
             tree = self._tree()
             if (objective := self.problem.objective(tree)) < self.objective:
                 self.tree, self.objective = tree, objective
-        lower = float(oblique.lower_bound(self.state))
-        self.bound = max(self.bound, min(lower - 3.0 * self.data.slack, self.objective))
+        if self.sure:
+            lower = float(oblique.lower_bound(self.state))
+            self.bound = max(self.bound, min(lower - 3.0 * self.data.slack, self.objective))
         return Step(self.tree, self.objective, self.bound, "branch and bound", info={"nodes": self.nodes})
 
     def _tree(self) -> Tree:

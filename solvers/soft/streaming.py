@@ -211,7 +211,8 @@ class ForestStream:
             The problem of the rows.
         """
         judges = self.judge.problem
-        if self.solver.validation is not None and judges.n_samples < ENOUGH_JUDGES and part.n_samples > 1:
+        share = isinstance(self.solver.validation, float)
+        if share and judges.n_samples < ENOUGH_JUDGES and part.n_samples > 1:
             part, more = parts_of(self.solver, part, self.rng)
             judges = judges.with_rows(np.concatenate([judges.X, more.X]), np.concatenate([judges.y, more.y]))
             self.judge = replace(self.judge, problem=judges)
