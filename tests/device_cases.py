@@ -89,8 +89,8 @@ STREAMS = {
     "get": GETRegressor(2, n_starts=1, polish=False, dtype="float64", random_state=0),
     "get, classes": GETClassifier(2, n_starts=1, polish=False, random_state=0),
     "get-linear": GETRegressor(1, leaves="linear", random_state=0),
-    "sdtr": SDTRRegressor(2, n_trees=2, batch_size=100, quantile_transform=False, random_state=0),
-    "sdtr, classes": SDTRClassifier(2, batch_size=100, quantile_transform=False, random_state=0),
+    "sdtr": SDTRRegressor(2, n_trees=2, batch_size=100, max_batches=60, quantile_transform=False, random_state=0),
+    "sdtr, classes": SDTRClassifier(2, batch_size=100, max_batches=60, quantile_transform=False, random_state=0),
 }
 
 
