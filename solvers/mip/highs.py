@@ -21,6 +21,7 @@ from solvers.mip.limits import Limits
 Floats = NDArray[np.float64]
 POLL, PATIENCE = 0.02, 0.5  # seconds: between two looks at a run, for one that is asked to stop
 TIGHT = 1e-9  # in place of 1e-6
+FAINT = 1e-7  # of the largest cost: HiGHS's tolerance of reduced costs
 
 
 class Progress(NamedTuple):
@@ -130,7 +131,10 @@ class Run:
         self.root_seconds: float | None = None
         self._outcome: Outcome | None = None
         self._process = Process.idle(str(Path(__file__).with_name("highs_process.py")), f"{limits.threads}")
-        self._process.send((compiled.program, _options(limits), start, limits.verbose))
+        options, costs = _options(limits), np.abs(program["col_cost_"])
+        if np.any((costs > 0.0) & (costs < FAINT)):
+            options["presolve"] = "off"  # HiGHS 1.16 presolves such costs away, and may lose the optimum with them
+        self._process.send((compiled.program, options, start, limits.verbose))
 
     def wait(self) -> bool:
         """Wait a few hundredths of a second; returns whether it has finished."""
