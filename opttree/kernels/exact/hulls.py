@@ -22,24 +22,13 @@ def separate(X, side, left, right, tolerance, stop, normal):
     start. Returns APART (by more than ``tolerance``), TOUCH (the hulls have a point in common) or UNKNOWN, where
     rounding does not let it say, or ``stop (1,)`` was set.
     """
-    n, p = X.shape
+    p = X.shape[1]
     if p == 1:
         return _ordered(X, side, left, right, normal)
     points = np.empty((p + 2, p))
     share = np.zeros(p + 2)
     v = np.zeros(p)
-    low, high, first, second = -np.inf, np.inf, -1, -1
-    for i in range(n):
-        if side[i] != left and side[i] != right:
-            continue
-        along = 0.0
-        for j in range(p):
-            along += normal[j] * X[i, j]
-        if side[i] == left:
-            if along > low:
-                low, first = along, i
-        elif along < high:
-            high, second = along, i
+    _low, _high, first, second = _ends(X, side, left, right, -normal)
     for j in range(p):
         points[0, j] = X[first, j] - X[second, j]
         v[j] = points[0, j]
@@ -58,18 +47,7 @@ def separate(X, side, left, right, tolerance, stop, normal):
             zero &= abs(v[j]) <= (SOLVED if inside else ROUNDED) * sizes
         if zero:
             return TOUCH
-        low, high, a, b = np.inf, -np.inf, -1, -1
-        for i in range(n):
-            if side[i] != left and side[i] != right:
-                continue
-            along = 0.0
-            for j in range(p):
-                along += v[j] * X[i, j]
-            if side[i] == left:
-                if along < low:
-                    low, a = along, i
-            elif along > high:
-                high, b = along, i
+        low, high, a, b = _ends(X, side, left, right, v)
         if low - high > tolerance * length:  # every point of the difference is on one side of the origin
             for j in range(p):
                 normal[j] = -v[j]
@@ -84,6 +62,24 @@ def separate(X, side, left, right, tolerance, stop, normal):
         if size < 0:
             return UNKNOWN
     return UNKNOWN
+
+
+@inner()
+def _ends(X, side, left, right, v):
+    """The smallest ``v . x`` on the left and the largest on the right, and their rows."""
+    low, high, a, b = np.inf, -np.inf, -1, -1
+    for i in range(X.shape[0]):
+        if side[i] != left and side[i] != right:
+            continue
+        along = 0.0
+        for j in range(X.shape[1]):
+            along += v[j] * X[i, j]
+        if side[i] == left:
+            if along < low:
+                low, a = along, i
+        elif along > high:
+            high, b = along, i
+    return low, high, a, b
 
 
 @inner()
