@@ -202,8 +202,6 @@ def _members(options: Estimator, problem: TreeProblem) -> Iterator[Member]:
 def _solve(options: Estimator, fit: Fit) -> Outcome:
     """Run the members on the training rows, then the one with the lowest validation loss again on all rows."""
     problem, seed, time_limit = fit.problem, fit.seed, fit.time_limit
-    if seed is None:
-        seed = int(np.random.default_rng().integers(2**31 - 1))
     began = now()
     folds = _folds(options, problem, seed)
     trials: list[Trial] = []

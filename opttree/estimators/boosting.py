@@ -120,8 +120,6 @@ def _boosting(options: Estimator, kind: Any, valid: TreeProblem | None, signs: t
 def _solve(options: Estimator, fit: Fit) -> Outcome:
     """Solve with each kind of tree that ``base`` allows; keep the model with the lowest held-out loss."""
     problem, seed, more = fit.problem, options._seed if goes_on(options) else fit.seed, goes_on(options)
-    if seed is None:
-        seed = int(np.random.default_rng().integers(2**31 - 1))
     signs = monotone_signs(options)
     if signs is not None and problem.n_outputs > (2 if problem.is_classification else 1):
         what = "classes" if problem.is_classification else "outputs"

@@ -254,7 +254,7 @@ class DRPolicyTree(PolicyTree):
         """
         table = as_numbers(X, Y) if W is None else np.column_stack([as_numbers(X, Y), as_numbers(W, Y)])
         check_weight(check_sample_weight(sample_weight, np.asarray(Y)))
-        seed = None if self.random_state is None else check_random_state(self.random_state).randint(2**31 - 1)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
         found = scores(
             table,
             T,

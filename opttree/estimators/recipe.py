@@ -60,7 +60,7 @@ class Fit:
     scaling: Any
     valid: TreeProblem | None = None
     start: Tree | None = None
-    seed: int | None = None
+    seed: int = 0
     time_limit: float | None = None
     search: Mapping[str, Any] = field(default_factory=dict)
     transformer: Any = None

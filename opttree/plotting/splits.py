@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from opttree.model.tree import Tree
+from opttree.explain.importance import importances
 from opttree.plotting.trees import tree_of
 from opttree.tables.encoding import is_table
 
@@ -40,7 +40,7 @@ def plot_partition(
         Targets that colour the rows.
     features : tuple[int or str, int or str] or None, default None
         Numbers or names of the two features; of a model with the encoding of a table, those of its encoding. None: the
-        two on which most of the splits rest, by weights times deviation, and shares of the rows, where they are known.
+        two of the largest `importances` on these rows.
     feature_names : sequence of str or None, default None
         The p names in place of the model's own.
     resolution : int, default 300
@@ -73,7 +73,9 @@ def plot_partition(
     X = tree.encoding.transform(X) if tree.encoding is not None and is_table(X) else np.asarray(X, np.float64)
     if tree.n_features < 2:
         raise ValueError(f"plot_partition needs a tree of two features or more; this one has {tree.n_features}")
-    features = most_used(tree) if features is None else features
+    if features is None:
+        i, j = np.sort(np.argsort(-importances(tree, X), kind="stable")[:2]).tolist()
+        features = (i, j)
     for f in features:
         if isinstance(f, str) and f not in names:
             raise ValueError(f"features must be names of the model's features, {', '.join(names)}; got {f!r}")
@@ -123,15 +125,6 @@ def plot_partition(
     ax.set_xlabel(names[i])
     ax.set_ylabel(names[j])
     return ax
-
-
-def most_used(tree: Tree) -> tuple[int, int]:
-    """The two features on which most of the splits rest; the first ones where splits have fewer."""
-    sizes = np.abs(tree.A) if tree.spread is None else np.abs(tree.A * tree.spread)
-    sizes = sizes / np.maximum(sizes.sum(axis=1, keepdims=True), 1e-300)
-    passing = np.ones(tree.n_branches) if tree.share is None else np.asarray(tree.share)[: tree.n_branches]
-    first, second = np.sort(np.argsort(-(passing @ sizes), kind="stable")[:2])
-    return int(first), int(second)
 
 
 def plot_split_evolution(

@@ -64,3 +64,14 @@ def test_a_printed_depth_search_tries_every_depth(friedman, monkeypatch):
     assert model.cv_results_["depth"].tolist() == [1, 2, 3, 4, 5, 6, 7]
     usual = opttree.TAORegressor("cv", cv=0.3, max_iter=2, random_state=0).fit(X, constant)
     assert usual.cv_results_["depth"].tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("kind", [TAORegressor, opttree.TAOForestRegressor, opttree.BoostedTreesRegressor])
+def test_without_a_random_state_fits_draw_from_numpy_random(rng, kind):
+    X, few = rng.normal(size=(120, 4)), {} if kind is TAORegressor else {"n_estimators": 3}
+    y, found = X[:, 0] * X[:, 1] + rng.normal(size=120), []
+    for seed in (1, 1, 2):
+        np.random.seed(seed)  # noqa: NPY002
+        found.append(kind(max_depth=2, **few).fit(X, y).predict(X))
+    np.testing.assert_array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])

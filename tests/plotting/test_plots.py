@@ -78,7 +78,8 @@ def test_traces_of_several_results_share_an_axis():
 def test_partition_of_two_features(rng, labels):
     X = rng.normal(size=(100, 3))
     y = X[:, 0] + X[:, 2] > 0
-    model = TAOClassifier(2).fit(X, y) if labels else TAORegressor(2, leaves="linear").fit(X, y.astype(float))
+    kind, options = (TAOClassifier, {}) if labels else (TAORegressor, {"leaves": "linear"})
+    model = kind(2, random_state=0, **options).fit(X, y if labels else y.astype(float))
     ax = plotting.plot_partition(model, X, y if labels else y.astype(float), features=(0, 2))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x0", "x2")
     ax = plotting.plot_partition(model, X)  # the two features that matter

@@ -48,8 +48,7 @@ def made(
 
 def _outside(options: Estimator, begun: Begun, share: float) -> Any:
     """The bag of the rows outside the sample and a share of all rows."""
-    seed = 0 if begun.record.seed is None else begun.record.seed
-    return bridge.solvers.core.parts.Bag(seed, 0, share, but=np.sort(begun.sample))
+    return bridge.solvers.core.parts.Bag(begun.record.seed, 0, share, but=np.sort(begun.sample))
 
 
 def _of_best_depth(

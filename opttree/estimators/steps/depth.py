@@ -30,7 +30,7 @@ SEARCH_SHARE = 0.5  # of the time limit, for the depth search; the rest is for t
 PATIENCE = 4  # the search stops after this many depths without a better score
 
 
-def choose_depth(options: Estimator, rows: Rows, seed: int | None) -> dict[str, Any]:
+def choose_depth(options: Estimator, rows: Rows, seed: int) -> dict[str, Any]:
     """The attributes ``best_depth_``, ``cv_results_`` and, where it is chosen too, ``leaf_shrinkage_``.
 
     Every fold fits the depths in turn, see `fit_warm`; the weighted R2 or accuracy on the held-out rows is averaged
@@ -42,8 +42,6 @@ def choose_depth(options: Estimator, rows: Rows, seed: int | None) -> dict[str, 
     began = now()
     X, y, weight = rows.X if rows.table is None else rows.table, rows.y, rows.weight
     feature_units(options, rows.X, rows.weight)  # refuses what the fit to all rows would
-    if seed is None:
-        seed = int(np.random.default_rng().integers(2**31 - 1))
     folds = folds_of(options, np.zeros((len(y), 1)), y, seed)
     if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")

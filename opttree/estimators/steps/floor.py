@@ -130,7 +130,7 @@ def has_floor(options: Estimator) -> bool:
     return bool(options.max_depth == "auto" if floor is None else floor)
 
 
-def choose(options: Estimator, rows: Rows, seed: int | None, fit_rows: FitRows, *, plain: bool) -> Choice:
+def choose(options: Estimator, rows: Rows, seed: int, fit_rows: FitRows, *, plain: bool) -> Choice:
     """The choice for an estimator on rows, with its ``fit_rows``; ``plain``: trees do not begin with a linear model."""
     usual, init = options.recipe.usual_depth, getattr(options, "init", None)
     if options.max_depth != "auto":
@@ -141,7 +141,6 @@ def choose(options: Estimator, rows: Rows, seed: int | None, fit_rows: FitRows, 
     given = is_printed(options) or rows.several is not None or loss not in LOSSES
     if given or np.count_nonzero(rows.weight) < FEWEST or (limit is not None and limit < LEAST_TIME):
         return Choice(usual)
-    seed = int(np.random.default_rng().integers(2**31 - 1)) if seed is None else seed
     feature_units(options, rows.X, rows.weight)  # refuses what the fit to all rows would
     with warnings.catch_warnings(), on_parts():
         warnings.simplefilter("ignore")

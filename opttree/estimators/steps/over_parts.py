@@ -121,7 +121,7 @@ def _boosted(options: Estimator, rows: Rows, begun: Begun, read: Any, kind: Tree
     of others the sample.
     """
     record, ensembles = begun.record, bridge.solvers.ensembles
-    seed, used = 0 if record.seed is None else record.seed, begun.census.used
+    seed, used = record.seed, begun.census.used
     problem = record.problem.restated(depth=kind.depth, leaves=kind.leaves)
     if kind.from_bins:
         return ensembles.BoostingOverParts(
@@ -208,7 +208,7 @@ def over_smooth(options: Estimator, rows: Rows, begun: Begun, read: Any, passes:
     problem = record.problem.restated(min_leaf=options.min_samples_leaf)
     solver = bridge.solvers.soft.SoftOverParts(rows, read, problem, mixture=False)
     said = partial(_said, options, rows=rows, word="evaluation")
-    rng = np.random.default_rng(0 if record.seed is None else record.seed)
+    rng = np.random.default_rng(record.seed)
     moved, ended = solver.hardened(tree, ITERATIONS_AT_SCALE * passes, said, rng)
     rows.watch = None  # another Ctrl-C does not end the rounds that tell of the trees
     tao = bridge.solvers.tao
@@ -226,7 +226,7 @@ def over_soft(options: Estimator, rows: Rows, begun: Begun, read: Any, passes: i
     problem = record.problem.restated(**terms)
     solver = bridge.solvers.soft.SoftOverParts(rows, read, problem, tree.mixture, census.class_weights)
     said = partial(_said, options, rows=rows, word="evaluation")
-    rng = np.random.default_rng(0 if record.seed is None else record.seed)
+    rng = np.random.default_rng(record.seed)
     tree, lowest, ended = solver.minimised(tree, ITERATIONS * passes, said, rng)
     known = solver.answered(tree)
     if problem.leaves == "linear" and not problem.is_classification and getattr(options, "clip", False) is not False:

@@ -145,9 +145,7 @@ def choose_strength(options: Estimator, fit: Fit) -> tuple[float, float]:
     return strengths[best], temperature_of(Y, w, answers[best]) if tempers else 1.0
 
 
-def answer_fold(
-    options: Estimator, parts: Parts, k: int, answers: Floats, seed: int | None, limit: float | None
-) -> bool:
+def answer_fold(options: Estimator, parts: Parts, k: int, answers: Floats, seed: int, limit: float | None) -> bool:
     """Fill ``answers (strengths, m, K)`` of the rows of a fold, by a tree of the others; False after Ctrl-C."""
     train, held = parts.train(k), parts.fold == k
     solver, stated = options.recipe.shrink.trial(options, train)

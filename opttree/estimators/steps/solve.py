@@ -28,7 +28,7 @@ def run(
     solver: Any,
     problem: TreeProblem,
     start: Tree | None,
-    seed: int | None,
+    seed: int,
     time_limit: float | None,
     watch: Watch | None = None,
 ) -> Any:
@@ -123,10 +123,10 @@ def keep_last(solve: Callable[[Watch], Any]) -> Any:
     return replace(result, tree=step.tree, objective=objective)
 
 
-def as_seed(random_state: Any) -> int | None:
-    """An int seed from a scikit-learn random state; drawn from a RandomState, so that the next fit gets another one."""
-    if random_state is None:
-        return None
+def as_seed(random_state: Any) -> int:
+    """An int seed from a scikit-learn random state; drawn from a RandomState (of None: that of `numpy.random`, as in
+    scikit-learn), so that the next fit gets another one.
+    """
     if isinstance(random_state, (int, np.integer)):
         if random_state < 0:
             raise ValueError(f"random_state must be an integer >= 0, a RandomState or None; got {random_state}")
