@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,10 @@ from solvers.core.result import Termination, Verdict
 from solvers.local_search import LocalSearch
 
 Floats = NDArray[np.float64]
-CHUNK = 2000  # nodes between two looks at the bound
+# nodes of searches between two looks at the bound, by depth: long ones find trees, short ones bounds
+DIVES = {1: (4000, *(500,) * 8), 2: (400, *(50,) * 32)}
+PATH_TURNS, CLOSED = 1, 3  # where a path has its turns; those of a node without children left
+MOST_BYTES = 2.0**28  # of nodes that wait; beyond, a search below one ends before the next begins
 ROUNDED = 8.0 * float(np.finfo(float).eps)  # of one leaf's cost and of each row: differences that are rounding errors
 PROOF_RTOL = 1e-7  # of the objective: what a proof may lack
 PROOF_ATOL = 16.0 * float(np.finfo(float).eps)  # the same, of one leaf's cost
@@ -159,7 +164,7 @@ class _Search:
         )
         self.state = oblique.State(
             np.zeros(n, np.int8),
-            np.zeros(5),
+            np.zeros(6),
             np.zeros(n + 1, np.int64),
             np.zeros(n + 2, np.int8),
             np.zeros(n + 1, np.int8),
@@ -175,7 +180,12 @@ class _Search:
         self.lower = np.zeros((2, n), np.int8)
         self.planes = np.zeros((2, p))
         self.state.numbers[oblique.BEST] = self.seen = self.objective
-        self.state.numbers[oblique.OPEN] = math.inf
+        self.state.numbers[oblique.OPEN], self.state.numbers[oblique.TURNS] = math.inf, 1.0
+        self.path = [*self.state[2:-2], *self.below]  # what each node of the path has
+        # nodes that searches have left: bound, order, turns, sides, path
+        self.waiting: list[tuple[float, int, float, Any, list[Any]]] = []
+        self.order = count()
+        self.most_waiting = MOST_BYTES / (2000.0 + n + 24.0 * p)  # 2 kB: the arrays of a node without their entries
         self.bound = 0.0
 
     @property
@@ -184,11 +194,51 @@ class _Search:
         return float(self.state.numbers[oblique.NODES] + self.state.numbers[oblique.INNER])
 
     def go_on(self) -> bool:
-        """Some more nodes; returns whether the search has ended."""
+        """Some searches below the nodes of the lowest bounds, each of some nodes; returns whether all has ended."""
+        for budget in DIVES[self.problem.depth]:
+            self._dive(budget)
+            if self._is_over() or self.stopped[0] > 0.0:
+                break
+        ended: bool = self._is_over()
+        return ended
+
+    def _is_over(self) -> bool:
+        """Whether no node is left that could have a better tree."""
+        numbers = self.state.numbers
+        if numbers[oblique.DEPTH] >= 0.0:
+            return False
+        return not self.waiting or self.waiting[0][0] >= numbers[oblique.BEST] - self.data.slack
+
+    def _dive(self, budget: int) -> None:
+        """Search below the node of the lowest bound, or go on with the last one."""
+        numbers = self.state.numbers
+        if numbers[oblique.DEPTH] < 0.0:
+            _bound, _order, numbers[oblique.TURNS], self.state.side[:], path = heapq.heappop(self.waiting)
+            numbers[oblique.DEPTH] = len(path[0]) - 1
+            for values, saved in zip(self.path, path, strict=True):
+                values[: len(saved)] = saved
         if self.problem.depth == 1:
-            return bool(oblique.search_once(self.data, self.state, CHUNK))
-        loose = self.data._replace(min_leaf=1)
-        return bool(oblique.search_twice(self.data, loose, self.state, self.below, CHUNK, self.lower, self.planes))
+            oblique.search_once(self.data, self.state, budget)
+        else:
+            loose = self.data._replace(min_leaf=1)
+            oblique.search_twice(self.data, loose, self.state, self.below, budget, self.lower, self.planes)
+        if len(self.waiting) < self.most_waiting:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Let the nodes of the path wait that have a child left; nothing is left of the path."""
+        numbers, (side, _numbers, rows, turns, _firsts, bounds, *_others) = self.state.numbers, self.state
+        last = int(numbers[oblique.DEPTH])
+        for depth in range(last, -1, -1):
+            if depth < last:
+                side[rows[depth]] = oblique.FREE
+            allowed = numbers[oblique.TURNS] if depth == 0 else 2
+            if turns[depth] < allowed and bounds[depth] < numbers[oblique.BEST] - self.data.slack:
+                first = max(depth - 1, 0) if turns[depth] == 0 else depth  # a new node takes from the one above it
+                path = [values[first : depth + 1].copy() for values in self.path]
+                path[PATH_TURNS][: depth - first] = CLOSED
+                heapq.heappush(self.waiting, (float(bounds[depth]), next(self.order), allowed, side.copy(), path))
+        numbers[oblique.DEPTH] = -1.0
 
     def chunk(self) -> Generator[None, None, bool]:
         """`go_on` in the background. When it is left, the search is stopped first and its end waited for, so that
@@ -218,7 +268,7 @@ class _Search:
             if (objective := self.problem.objective(tree)) < self.objective:
                 self.tree, self.objective = tree, objective
         if self.sure:
-            lower = float(oblique.lower_bound(self.state))
+            lower = min([float(oblique.lower_bound(self.state)), *(node[0] for node in self.waiting[:1])])
             self.bound = max(self.bound, min(lower - 3.0 * self.data.slack, self.objective))
         return Step(self.tree, self.objective, self.bound, "branch and bound", info={"nodes": self.nodes})
 

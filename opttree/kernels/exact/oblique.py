@@ -19,17 +19,18 @@ from opttree.runtime.compiling.compiled import inner, kernel
 FREE, LEFT, RIGHT, OUT = 0, 1, 2, 3
 NEARLY = 0.5  # of the tolerance: what rounding leaves of it, when the same plane is looked at again
 NO_LIMIT = 1 << 60
+QUICK = 100_000  # nodes of a search below a side to which rows may still come
 # data: features in typical units, outputs (centred) or class codes, weights, (K, n) rows by output, loss, classes,
 # price of a split, smallest leaf, tolerance of separation, slack of costs; a flag that stops a search
 Data = namedtuple("Data", "X Y w order code n_classes price min_leaf tolerance slack stop")
 # state of a search, which can be paused: numbers are [depth of the path, best cost, lower bound of what was left open,
-# nodes, inner nodes]; the path has the row, turn, first side, bound, normal and known costs of each node; the best
-# sides have a normal
+# nodes, inner nodes, turns of the first node: 2, or 1 where no row has a side yet: the other is the mirror image]; the
+# path has the row, turn, first side, bound, normal and known costs of each node; the best sides have a normal
 State = namedtuple("State", "side numbers rows turns firsts bounds normals known best normal")
 # a split below each side of the root, for each node of the path: normals (n + 2, 2, p), thresholds and costs
 # (n + 2, 2); and what the free rows cost at most, as four leaves
 Below = namedtuple("Below", "normals thresholds costs rest")
-DEPTH, BEST, OPEN, NODES, INNER = range(5)
+DEPTH, BEST, OPEN, NODES, INNER, TURNS = range(6)
 
 
 @inner()
@@ -339,9 +340,10 @@ def complete(data, side, normal, whole):
 
 
 @inner()
-def best_below(data, side, which, cutoff, out, normal):
-    """The cost of the rows at ``side == which`` as a tree of at most one split, or a lower bound at or above
-    ``cutoff``; a lower bound on it; nodes. ``out``: its sides (LEFT and RIGHT, or all FREE: a leaf); and its normal.
+def best_below(data, side, which, cutoff, budget, out, normal):
+    """The cost of the rows at ``side == which`` under the best tree of at most one split that was found in ``budget``
+    nodes, or ``cutoff`` if none costs less; a lower bound on it; nodes. ``out``: its sides (LEFT and RIGHT, or all
+    FREE: a leaf); and its normal.
     """
     rows = np.flatnonzero(side == which)
     out[:] = OUT
@@ -361,12 +363,12 @@ def best_below(data, side, which, cutoff, out, normal):
     )  # fmt: skip
     best = np.zeros(n, np.int8)
     state = State(
-        np.zeros(n, np.int8), np.zeros(5), np.zeros(n, np.int64), np.zeros(n + 1, np.int8), np.zeros(n, np.int8),
+        np.zeros(n, np.int8), np.zeros(6), np.zeros(n, np.int64), np.zeros(n + 1, np.int8), np.zeros(n, np.int8),
         np.zeros(n + 1), np.zeros((n + 1, p)), np.zeros((n + 1, 2)), best, normal,
     )  # fmt: skip
     state.numbers[BEST] = min(leaf, cutoff)
-    state.numbers[OPEN] = np.inf
-    search(own, state, NO_LIMIT)
+    state.numbers[OPEN], state.numbers[TURNS] = np.inf, 1.0
+    search(own, state, budget)
     out[rows] = best
     return state.numbers[BEST], open_bound(state), int(state.numbers[NODES])
 
@@ -377,7 +379,7 @@ def open_bound(state):
     lowest = min(state.numbers[OPEN], state.numbers[BEST])
     depth = int(state.numbers[DEPTH])
     for d in range(depth + 1):
-        if state.turns[d] < (1 if d == 0 else 2):  # the mirror image of the first row's side is the same split
+        if state.turns[d] < (state.numbers[TURNS] if d == 0 else 2):
             lowest = min(lowest, state.bounds[d])
     return lowest
 
@@ -386,8 +388,7 @@ def open_bound(state):
 def moved(data, state, depth):
     """Go from a node to its next child, if the sides stay separable, or back; returns the depth of the path."""
     side, numbers = state.side, state.numbers
-    last = 1 if depth == 0 else 2  # the mirror image of the first row's side is the same split
-    if state.turns[depth] >= last or state.bounds[depth] >= numbers[BEST] - data.slack:
+    if state.turns[depth] >= (numbers[TURNS] if depth == 0 else 2) or state.bounds[depth] >= numbers[BEST] - data.slack:
         if depth > 0:
             side[state.rows[depth - 1]] = FREE
         state.turns[depth] = 0
@@ -484,7 +485,7 @@ def set_bound(data, loose, state, below, depth, part):
         open_still = known[0] + known[1] + rest < limit <= costs[0] + costs[1] + rest
         if open_still and known[s] < costs[s] - data.slack:
             cutoff = min(numbers[BEST] - data.price - known[1 - s] - rest, costs[s])
-            cost, lower, nodes = best_below(loose, side, s + 1, cutoff, part, plane)
+            cost, lower, nodes = best_below(loose, side, s + 1, cutoff, QUICK, part, plane)
             spent += nodes
             numbers[INNER] += nodes
             known[s] = max(known[s], lower)
@@ -522,14 +523,17 @@ def search_twice(data, loose, state, below, budget, lower, planes):
                 if large and row >= 0:  # rows that are still free where the hyperplanes have them, if that is better
                     large = divided and whole_cost(data, below, depth, whole) < numbers[BEST] - data.slack
                 if large:
+                    quick = QUICK if row >= 0 else NO_LIMIT
                     cutoff = numbers[BEST] - data.price - known[1]
-                    left, under, more = best_below(data, whole, LEFT, cutoff, parts[0], normals[0])
+                    left, under, more = best_below(data, whole, LEFT, cutoff, quick, parts[0], normals[0])
                     spent += more
+                    numbers[INNER] += more
                     right, under_right = known[1], known[1]
                     if divided and data.price + left + known[1] < numbers[BEST] - data.slack:
                         cutoff = numbers[BEST] - data.price - left
-                        right, under_right, more = best_below(data, whole, RIGHT, cutoff, parts[1], normals[1])
+                        right, under_right, more = best_below(data, whole, RIGHT, cutoff, quick, parts[1], normals[1])
                         spent += more
+                        numbers[INNER] += more
                         value = data.price + left + right
                         if value < numbers[BEST] - data.slack:
                             numbers[BEST] = value

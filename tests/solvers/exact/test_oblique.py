@@ -131,3 +131,36 @@ def test_oblique_rows_that_nearly_coincide_leave_no_false_proof():
         result = solve(stated, ObliqueBranchAndBound(init=None), random_state=0)
         axis = solve(stated.restated(splits="axis"), BranchAndBound())
         assert result.bound <= axis.objective + 1e-12
+
+
+def test_a_search_that_has_not_ended_bounds_more_than_half(rng):
+    X = rng.normal(size=(40, 3))
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=40)
+    result = solve(TreeProblem(X, y, depth=2), ObliqueBranchAndBound(node_limit=100_000), random_state=0)
+    assert result.termination is Termination.ITERATION_LIMIT
+    assert result.gap < 0.3  # depth first: 0.67
+
+
+@pytest.mark.parametrize("most", [0, 4000, 10_000])
+def test_nodes_wait_within_their_memory_and_give_the_same_optima(monkeypatch, most):
+    from solvers.exact import oblique
+
+    monkeypatch.setattr(oblique, "MOST_BYTES", most)
+    monkeypatch.setattr(oblique, "DIVES", {1: (3, 1, 2), 2: (3, 1, 2)})
+    for seed in range(8):
+        problem = instance(seed)
+        found = solve(problem, ObliqueBranchAndBound(init=None), random_state=0)
+        assert found.termination is Termination.OPTIMAL
+        assert found.objective == pytest.approx(solve(problem, MIP("hyperflow")).objective, abs=1e-9, rel=1e-9), seed
+
+
+def test_no_node_is_looked_at_for_ever(monkeypatch, rng):
+    from solvers.exact import oblique
+
+    monkeypatch.setattr(oblique, "DIVES", {1: (1,), 2: (1,)})
+    X, y = rng.normal(size=(14, 2)), rng.normal(size=14)
+    for depth, smallest in ((1, 1), (2, 1), (2, 3)):
+        problem = TreeProblem(X, y, depth=depth, min_leaf=smallest)
+        found = solve(problem, ObliqueBranchAndBound(init=None), time_limit=60.0, random_state=0)
+        assert found.termination is Termination.OPTIMAL
+        assert found.objective == pytest.approx(solve(problem, MIP("hyperflow")).objective, abs=1e-9)
