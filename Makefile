@@ -41,8 +41,8 @@ docs: $(VENV)/.installed
 
 # the suite with the oldest libraries that setup.cfg allows; newer extras need newer ones, and do not always say so
 EXTRAS = tests/site tests/races tests/papers/test_benchmarks.py tests/papers/test_methods.py tests/papers/test_protocols.py \
-	tests/papers/test_reports.py $(addprefix tests/system/test_,cluster.py kills.py notebooks.py packaging.py) \
-	tests/solvers/ensembles/test_stacked.py
+	tests/papers/test_ranks.py tests/papers/test_reports.py tests/solvers/ensembles/test_stacked.py \
+	$(addprefix tests/system/test_,cluster.py kills.py notebooks.py packaging.py)
 lowest: $(VENV)/.installed
 	mkdir -p build
 	$(BIN)/uv pip compile --quiet --resolution lowest-direct --output-file build/lowest.txt setup.cfg

@@ -132,7 +132,7 @@ class MIP(Solver):
         and rows): these get starts and report incumbents and bounds as they run. Or the name of a solver that Pyomo
         finds, such as "cbc", which reports at its end.""",
     )
-    verbose: bool = option(False, "Whether to print the log of the optimizer.")
+    verbose: bool = option(False, "Whether to print the log of the optimizer; HiGHS before 1.14 gives none.")
 
     def stated(self, problem: TreeProblem) -> MIPTreeProblem:
         """Mixed-integer program of a problem.

@@ -201,6 +201,7 @@ def test_no_solver_knows_of_races():
 
 
 def test_what_a_race_lacks_is_named(tmp_path):
+    pytest.importorskip("cloudpickle")
     done = run_beside(tmp_path, "-c", f"import sys; sys.modules['filelock'] = None\n{RACE}")
     assert "ImportError: race needs pip install opttree[experiments]; filelock is missing" in done.stderr
 

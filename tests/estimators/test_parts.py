@@ -154,7 +154,7 @@ def test_a_class_that_the_sample_lacks_is_learnt():
 
 
 def test_a_table_with_text_and_blanks():
-    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(10)])
+    frame = pd.DataFrame(X.copy(), columns=[f"x{j}" for j in range(10)])  # pandas 2 shares the memory
     frame["town"] = np.where(X[:, 0] > 0.5, "Ulm", "Bonn")
     frame.loc[::7, "x1"] = np.nan
     shifted = y + 8.0 * (frame["town"] == "Ulm")
