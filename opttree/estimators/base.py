@@ -49,7 +49,9 @@ class TreeEstimator(Options, BaseEstimator):
     time_limit: float | None = option(
         None, "Seconds; the best tree so far is kept.", above=0, finite=False, words="> 0 seconds or None"
     )
-    random_state: Any = option(None, "Int or RandomState. The same seed gives the same tree for any ``n_jobs``.")
+    random_state: Any = option(
+        None, "Int, RandomState, or None: that of `numpy.random`. A seed gives one tree for any ``n_jobs``."
+    )
     n_jobs: int | None = option(
         None,
         """Threads, at most one for each core; None: as many as Numba is set to, which is all unless

@@ -199,8 +199,7 @@ class _Search:
             self._dive(budget)
             if self._is_over() or self.stopped[0] > 0.0:
                 break
-        ended: bool = self._is_over()
-        return ended
+        return self._is_over()
 
     def _is_over(self) -> bool:
         """Whether no node is left that could have a better tree."""
