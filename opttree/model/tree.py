@@ -181,8 +181,8 @@ class Tree:
             """``A`` and ``coefs`` where they are kept sparse; nothing else is not found in the usual way."""
             if name in ("A", "coefs") and (rows := self.__dict__.get("_packed_" + name)) is not None:
                 shape = rows.shape if name == "A" else (*self.values.shape, rows.shape[1])
-                dense = rows.toarray()
-                dense.shape = shape  # not a view, of which `writable` would take the base
+                dense = np.empty(shape, rows.dtype)  # not a view, of which `writable` would take the base
+                rows.toarray(out=dense.reshape(rows.shape))
                 return read_only(dense)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
