@@ -48,9 +48,9 @@ class ObliqueBranchAndBound(Solver):
     The bound of a partial assignment is that of the rows fixed on the left plus that of those fixed on the right
     (below a root of two levels, optimal splits of these rows); under squared loss of one output and 0/1 loss, the
     other rows are counted on whichever side suits them. Assignments that no hyperplane separates are cut by the
-    nearest points of the two convex hulls. The search goes on below the node of the lowest bound, so that the gap
-    shrinks all the time. All losses, constant leaves, weights, `SplitPrice` and ``min_leaf``. The number of assignments
-    grows as n^p: up to four features, depth 1 takes seconds for a hundred rows, and depth 2 for sixty.
+    nearest points of the two convex hulls. The search goes on below the node of the lowest bound. All losses, constant
+    leaves, weights, `SplitPrice` and ``min_leaf``. The number of assignments grows as n^p: up to four features, depth 1
+    takes seconds for a hundred rows, and depth 2 for sixty.
 
     Two sets of rows are separated if their hulls are more than ``tolerance`` apart, on features in units of their
     median distance from the median, and are not if their hulls have a point in common. Where rounding does not let it

@@ -112,11 +112,8 @@ def test_odd_columns_are_described():
     table = pd.DataFrame(
         {1: np.arange(n) % 3, None: np.arange(n), "list": [[1, 2]] * n, "inf": [np.inf, 1e300] * (n // 2)}
     )
-    table["date"], table["blank"], table["large"] = (
-        pd.Timestamp("2024-01-01"),
-        None,
-        pd.Series([10**400] * n, dtype=object),
-    )
+    table["date"], table["blank"] = pd.Timestamp("2024-01-01"), None
+    table["large"] = pd.Series([10**400] * n, dtype=object)
     for target in (None, 1, "inf", "date", np.arange(n)):
         assert len(opttree.describe_table(table, target).columns) == 7
     assert "all entries are blank" in notes(table)["blank"]
