@@ -85,7 +85,7 @@ def main(
     without: Annotated[tuple[str, ...], "solvers left out"] = (),
     out: Path = REPORT,
 ) -> Iterator[str]:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for solver in (solver for solver in LONG if name_of(solver) not in without):
         for table in tables:
             rng = np.random.default_rng(0)
@@ -98,10 +98,10 @@ def main(
                         continue
                     late = lateness(problem, solver, limit)
                     rows.append({"table": table, "solver": name_of(solver), "limit": limit, "late": late})
-        last = [f"{row['table']} {row['late']:.2f} s" for row in rows if row["solver"] == name_of(solver)]
-        yield f"{name_of(solver)} is late by: {', '.join(last)}"
-    late = pd.DataFrame(rows).groupby(["table", "solver", "limit"], sort=False)["late"]
-    found = late.agg(runs="count", median="median", worst="max").reset_index()
+        if own := [row["late"] for row in rows if row["solver"] == name_of(solver)]:
+            yield f"{name_of(solver)}: {len(own)} runs, late by {np.median(own):.2f} s, at most {max(own):.2f} s"
+    groups = pd.DataFrame(rows).groupby(["table", "solver", "limit"], sort=False)["late"]
+    found = groups.agg(runs="count", median="median", worst="max").reset_index()
     text = "# Time limits\n\nSeconds by which runs end after their limit (whole calls of `solve`, warm; inf: memory)."
     text += "\n\n" + found.to_markdown(index=False, floatfmt=("", "", "g", "g", ".3f", ".3f")) + "\n"
     out.mkdir(parents=True, exist_ok=True)

@@ -375,10 +375,11 @@ class _TAOForest(ForestModel):
         "auto",
         """"oblique" and "axis": TAO trees. "cart" and "extra": randomised trees on features in bins, and
         scikit-learn's extremely randomised trees, with our leaf models, for data where near neighbours predict
-        better than trends. "stacked": oblique, axis-aligned and extremely randomised trees and a ridge regression
-        (trees of one leaf), in the shares that predict best on held-out rows, see `solvers.StackedForest`. "auto":
-        "stacked" for fewer than 2000 rows and ten trees or more, unless ``warm_start``; otherwise oblique trees, or
-        "cart", with linear or constant leaves, if its out-of-bag error is clearly lower, see `solvers.TAOForest`.""",
+        better than trends. "stacked": oblique, axis-aligned and extremely randomised trees and, beside linear
+        leaves, a ridge regression (trees of one leaf), in the shares that predict best on held-out rows, see
+        `solvers.StackedForest`. "auto": "stacked" for fewer than 2000 rows and ten trees or more, unless
+        ``warm_start``; otherwise oblique trees, or "cart", with linear or constant leaves, if its out-of-bag error
+        is clearly lower, see `solvers.TAOForest`.""",
     )
     max_samples: float = option(0.9, "Share of the rows in each tree's sample.", above=0, most=1)
     bootstrap: bool = option(False, "Whether each tree gets a bootstrap sample instead.")

@@ -110,7 +110,7 @@ class StackedForest(Solver):
         "Trees that there may be where more than ``n_trees`` pay; None: never more.",
         least=1,
     )
-    linear: bool = option(False, "Whether a linear model is one of the kinds; for oblique splits only.")
+    linear: bool = option(False, "Whether a linear model is one of the kinds; for oblique splits, linear leaves.")
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes what all members take."""
@@ -182,7 +182,8 @@ class StackedForest(Solver):
         """
         Y = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(np.intp)] if problem.is_classification else problem.Y
         answers = np.zeros((len(self.members), *Y.shape))
-        by_ridge = np.zeros((len(RIDGES) if self.linear and problem.splits == "oblique" else 0, *Y.shape))
+        has_linear = self.linear and problem.splits == "oblique" and problem.leaves == "linear"
+        by_ridge = np.zeros((len(RIDGES) if has_linear else 0, *Y.shape))
         n_folds = min(self.folds, problem.n_samples)
         if n_folds < 2:  # nothing can be left out
             return np.eye(len(self.members))[0], Linear(0.0, Y), None

@@ -42,6 +42,15 @@ def test_there_are_more_trees_where_they_differ():
     assert len(first & {tree.A.tobytes() for tree in wild.forest_.trees}) == 30
 
 
+def test_forests_of_constant_leaves_have_no_linear_model():
+    """It is no tree of such a statement, and made the forest's objective infinite."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    for model, y in ((TAOForestRegressor, X[:, 0]), (TAOForestClassifier, X[:, 0] > 0.0)):
+        forest = model(6, kind="stacked", leaves="constant", random_state=0).fit(X, y)
+        assert counts(forest)["linear"] == 0
+        assert np.isfinite(forest.result_.objective)
+
+
 def test_labels_may_be_any_numbers():
     X = np.random.default_rng(0).normal(size=(60, 2))
     labels = np.where(X[:, 0] > 0.0, 1.5, 0.5)
