@@ -62,10 +62,18 @@ def model_of(args: argparse.Namespace, **options: Any) -> Any:
 def said(args: argparse.Namespace, model: Any, train: Any, held_out: Any) -> str:
     """What the model is worth, in one line."""
     name = "mean reward" if args.task == "policy" else "C index"
-    text = f"{args.task}: training {name} {model.score(*train):.4f} on {len(train[1])} rows"
+    text = f"{args.task}: training {name} {_score(model, train)} on {len(train[1])} rows"
     if held_out is not None:
-        text += f", held-out {name} {model.score(*held_out):.4f} on {len(held_out[1])} rows"
+        text += f", held-out {name} {_score(model, held_out)} on {len(held_out[1])} rows"
     return text
+
+
+def _score(model: Any, rows: Any) -> str:
+    """The score; where rows have none, as those whose survival times cannot be compared, why."""
+    try:
+        return f"{model.score(*rows):.4f}"
+    except ValueError as error:
+        return f"none ({error})"
 
 
 def fitted(args: argparse.Namespace, model: Any, X: Any, y: Any) -> tuple[Any, Any, float]:

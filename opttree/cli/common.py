@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from opttree.runtime.escape import plain
 from opttree.runtime.words import shown
 
@@ -112,7 +114,20 @@ def parted(args: argparse.Namespace, reading: Reading) -> tuple[pd.DataFrame, pd
         )
     if frame.shape[1] == 1:
         raise ValueError(f"{path} must have at least one column besides the target; got none")
+    check_finite(frame, [args.target])
     return frame.drop(columns=args.target), y
+
+
+def check_finite(frame: pd.DataFrame, targets: list[str]) -> None:
+    """ValueError for an infinite number in any row: a fit would not see those of the rows that it holds out."""
+    from pandas.api.types import is_float_dtype
+
+    for name, column in frame.items():
+        if is_float_dtype(column) and np.isinf(column.to_numpy(np.float64, na_value=np.nan)).any():
+            what = "target" if name in targets else "X"
+            raise ValueError(
+                f"{what} column {name!r} must be finite; got infinity (inf): clip or remove such rows first"
+            )
 
 
 def go_on(args: argparse.Namespace) -> None:

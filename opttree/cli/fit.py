@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from opttree.cli import beyond, tall
-from opttree.cli.common import add_reading, check_place, go_on, is_other, names_in, parted, reading_of, task_of
+from opttree.cli.common import (
+    add_reading,
+    check_finite,
+    check_place,
+    go_on,
+    is_other,
+    names_in,
+    parted,
+    reading_of,
+    task_of,
+)
 from opttree.methods.table import METHODS, make_estimator
 from opttree.runtime.escape import plain
 
@@ -233,6 +243,7 @@ def _fit_beyond(args: argparse.Namespace, reading: Any, categorical: list[str]) 
 
     names = beyond.targets_of(args, reading.frame)
     frame = reading.frame.dropna(subset=names).reset_index(drop=True)
+    check_finite(frame, names)
     X, y = frame.drop(columns=names), beyond.outcomes(args.task, frame[names])
     options = {"time_limit": args.time_limit, "verbose": int(args.verbose), "categorical_features": categorical}
     model = beyond.model_of(args, **options)

@@ -228,6 +228,20 @@ def test_bad_input_is_one_sentence_and_exit_code_2(csv, capsys, monkeypatch):
     assert not (csv / "m.json").exists()
 
 
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_no_row_may_be_infinite_held_out_or_not(tmp_path, capsys, column):
+    """The model was saved, and then its score on the rows held out failed."""
+    table = pd.DataFrame({"x": np.arange(8.0), "y": np.arange(8.0)})
+    for row in (0, 3, 7):
+        rows = table.copy()
+        rows.loc[row, column] = -np.inf
+        rows.to_csv(tmp_path / "rows.csv", index=False)
+        out = str(tmp_path / "m.json")
+        assert main(["fit", str(tmp_path / "rows.csv"), "--target", "y", "--out", out, "--test", "0.5"]) == 2
+        assert f"column '{column}' must be finite" in capsys.readouterr().err
+        assert not (tmp_path / "m.json").exists()
+
+
 def test_prediction_names_a_missing_column(csv, capsys):
     model = str(csv / "m.json")
     main(["fit", str(csv / "number.csv"), "--target", "y", "--out", model])
@@ -336,6 +350,12 @@ def test_policies_and_survival_times_are_fitted(tmp_path, capsys, rng):
         words = capsys.readouterr().out
         assert ("held-out mean reward" if task == "policy" else "held-out C index") in words
         assert opttree.load(tmp_path / "model.json").predict(table[["a", "kind"]]).shape == (300,)
+    table["event"] = table["time"] == table["time"].min()  # rows without an event are compared with none
+    table[["a", "event", "time"]].to_csv(tmp_path / "one.csv", index=False)
+    command = ["fit", str(tmp_path / "one.csv"), "--task", "survival", "--target", "event,time", "--time-limit", "4"]
+    codes = [main([*command, "--out", str(tmp_path / "one.json"), "--seed", seed]) for seed in "0123"]
+    assert 0 in codes  # others: no event among the rows that train
+    assert "held-out C index none (y must have two rows that can be compared" in capsys.readouterr().out
     for task, target, words in (
         ("policy", "r0", "two or more rewards"),
         ("policy", "r0,nothing", "must be columns of"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import tempfile
 import time
@@ -25,7 +24,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 HOW = st.sampled_from(("threads", "layout", "again", "saved", "saved"))
 
 
-FOLDER = tempfile.TemporaryDirectory()  # removed with the process; see `own_folder`
+FOLDER = tempfile.TemporaryDirectory()  # removed with the process
 saved_models = cache(damaged_files.saved_models)
 
 
@@ -70,19 +69,12 @@ def oracle(data: st.DataObject) -> Any:
     properties.check_oracle(problem, solver)
 
 
-def own_folder() -> Path:
-    """A folder of this process: parts that run beside each other write files of the same names."""
-    folder = Path(FOLDER.name) / str(os.getpid())
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 def files(data: st.DataObject) -> Any:
     """A damaged model file."""
     suffix, content = data.draw(st.sampled_from(saved_models()))
     rng = np.random.default_rng(data.draw(SEEDS))
     yield suffix
-    damaged_files.check_file(damaged_files.mutated(content, suffix, rng), suffix, own_folder())
+    damaged_files.check_file(damaged_files.mutated(content, suffix, rng), suffix, Path(FOLDER.name))
 
 
 def tables_as_text(data: st.DataObject) -> Any:
@@ -90,7 +82,7 @@ def tables_as_text(data: st.DataObject) -> Any:
     text = properties.csv_text(np.random.default_rng(data.draw(SEEDS)))
     method = data.draw(st.sampled_from(("tao-c", "tao-l", "ort", "get", "srt")))
     yield f"{method}, {text!r}"
-    properties.check_csv(text, own_folder(), method)
+    properties.check_csv(text, Path(FOLDER.name), method)
 
 
 PARTS = {
