@@ -19,7 +19,7 @@ from opttree.estimators.steps.parts import PASSES, as_rows, fit_parts
 from opttree.estimators.steps.rows import read_new
 from opttree.estimators.steps.state import state, transformer_of
 from opttree.estimators.steps.stream import fit_chunks, partial_fit
-from opttree.model.convert import Model, as_tree
+from opttree.model.convert import Model, as_tree, names_of, scores_of, split_names
 from opttree.model.forest import Forest
 from opttree.model.late import late
 from opttree.model.tree import Tree
@@ -345,8 +345,8 @@ class TreeEstimator(Options, BaseEstimator):
         'if x8 <= -0.001054:'
         """
         check_is_fitted(self, "result_")
-        if feature_names is None and getattr(self, "encoder_", None) is None:
-            feature_names = getattr(self, "feature_names_in_", None)
+        if feature_names is None and (self.tree_.encoding is None or scores_of(self) is not None):
+            feature_names = split_names(self, names_of(self, self.tree_))
         return self.tree_.to_text(feature_names, most_terms=most_terms)
 
     def to_html(self, **options: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from opttree.model.forest import Forest
 from opttree.model.structure import with_encoding
 from opttree.model.tree import Tree
 from opttree.tables.curves import Curves
+from opttree.tables.encoding import Encoding
 
 Model = Tree | Forest  # the models that solvers may yield
 
@@ -65,6 +67,34 @@ def _found(model: Any, name: str) -> Model:
         f"{name} must be a Tree, a Forest, a Result, a scikit-learn tree, a Model or a fitted estimator of one; "
         f"got {type(model).__name__}"
     )
+
+
+def scores_of(model: Any) -> Any:
+    """What makes of features, by ``transform``, the scores that the trees of a model split, or None."""
+    scores = getattr(model, "transformer_", None)
+    return getattr(as_model(model, raw=False), "curves", None) if scores is None else scores
+
+
+def encoding_of(model: Any, tree: Tree) -> Encoding | None:
+    """How the features of a model's tree are made of the columns of a table, or None."""
+    encoder = getattr(model, "encoder_", None)
+    return tree.encoding if encoder is None else encoder.encoding_
+
+
+def names_of(model: Any, tree: Tree, feature_names: Sequence[str] | None = None) -> list[str]:
+    """Names of the features of a model and its tree: those given, or the model's own, or ``x0..``."""
+    if feature_names is None and (encoding := encoding_of(model, tree)) is not None:
+        feature_names = encoding.names
+    if feature_names is None:
+        feature_names = getattr(model, "feature_names", None)
+    if feature_names is None:
+        feature_names = getattr(model, "feature_names_in_", None)
+    return tree.names(feature_names)
+
+
+def split_names(model: Any, names: Sequence[str]) -> list[str]:
+    """Names of what the trees of a model split, made of those of its features."""
+    return list(names) if scores_of(model) is None else [f"score({name})" for name in names]
 
 
 def exportable(model: Any, name: str = "model") -> Model:

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from opttree.explain.importance import importances
+from opttree.model.convert import encoding_of, scores_of
 from opttree.plotting.trees import tree_of
 from opttree.tables.encoding import is_table
 
@@ -70,11 +71,13 @@ def plot_partition(
     >>> plt.close("all")
     """
     tree, names = tree_of(model, feature_names)
-    X = tree.encoding.transform(X) if tree.encoding is not None and is_table(X) else np.asarray(X, np.float64)
+    encoding, scores = encoding_of(model, tree), scores_of(model)
+    X = encoding.transform(X) if encoding is not None and is_table(X) else np.asarray(X, np.float64)
     if tree.n_features < 2:
         raise ValueError(f"plot_partition needs a tree of two features or more; this one has {tree.n_features}")
     if features is None:
-        i, j = np.sort(np.argsort(-importances(tree, X), kind="stable")[:2]).tolist()
+        shares = importances(tree, X if scores is None else scores.transform(X))
+        i, j = np.sort(np.argsort(-shares, kind="stable")[:2]).tolist()
         features = (i, j)
     for f in features:
         if isinstance(f, str) and f not in names:
@@ -94,6 +97,7 @@ def plot_partition(
     grid_i, grid_j = np.meshgrid(*sides)
     points = np.tile(np.median(X, axis=0), (grid_i.size, 1))
     points[:, i], points[:, j] = grid_i.ravel(), grid_j.ravel()
+    points = points if scores is None else scores.transform(points)
     is_class = tree.classes is not None
     value = np.argmax(tree.outputs(points), axis=1) if is_class else tree.predict(points)
     value = value.reshape(grid_i.shape).astype(float)

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from opttree.model.convert import as_tree
+from opttree.model.convert import as_tree, names_of, scores_of, split_names
 from opttree.model.tree import Tree
 from opttree.plotting.tree_picture import Told, draw_tree
 
@@ -18,12 +18,7 @@ from opttree.plotting.tree_picture import Told, draw_tree
 def tree_of(model: Any, feature_names: Sequence[str] | None) -> tuple[Tree, list[str]]:
     """The tree of a model, and the names of its features."""
     tree = as_tree(model, raw=False)
-    if feature_names is None:
-        if tree.encoding is not None:
-            return tree, tree.names()
-        feature_names = getattr(model, "feature_names", None)
-        feature_names = getattr(model, "feature_names_in_", None) if feature_names is None else feature_names
-    return tree, tree.names(feature_names)
+    return tree, names_of(model, tree, feature_names)
 
 
 def plot_tree(
@@ -86,7 +81,8 @@ def plot_tree(
     target = getattr(model, "_target_name", None) or getattr(model, "target", None)
     target = target if isinstance(target, str) and target != "target" else None
     told = Told(target, getattr(model, "_n_equal", None))
-    return draw_tree(tree, names, feature_names is None, max_depth, ax, fontsize, told)
+    in_words = feature_names is None and scores_of(model) is None
+    return draw_tree(tree, split_names(model, names), in_words, max_depth, ax, fontsize, told)
 
 
 def plot_importances(

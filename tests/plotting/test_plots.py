@@ -6,9 +6,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import QuadMesh
 from matplotlib.offsetbox import AnnotationBbox
 
-from opttree import TAOClassifier, TAORegressor, plotting
+from opttree import SDTRRegressor, TAOClassifier, TAORegressor, load, plotting, save
 from opttree.export import to_html, to_sklearn
 from opttree.plotting import tree_picture
 from opttree.plotting.traces import GAP_FLOOR
@@ -313,3 +314,23 @@ def test_means_of_nodes_are_found_once_a_picture(monkeypatch):
     other = TAORegressor(2, splits="axis", random_state=0).fit(X, -y).tree_
     plotting.plot_tree(other)
     assert found == [tree, other]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_pictures_and_texts_are_of_scores(tmp_path, rng, saved):
+    """The plane was drawn as if the tree split features, tables with text failed, and no name said what is split."""
+    kinds = rng.choice(["u", "v"], 150)
+    table = pd.DataFrame({"a": rng.exponential(size=150), "b": rng.exponential(size=150), "k": kinds})
+    model = shown = SDTRRegressor(2, max_batches=200, random_state=0).fit(table, table["a"] > 1.0)
+    if saved:
+        save(model, tmp_path / "model.json")
+        shown = load(tmp_path / "model.json")
+    ax = plotting.plot_partition(shown, table, features=("a", "b"), resolution=20)
+    (mesh,) = (part for part in ax.collections if isinstance(part, QuadMesh))
+    edges = mesh.get_coordinates()
+    a, b = np.meshgrid((edges[0, 1:, 0] + edges[0, :-1, 0]) / 2, (edges[1:, 0, 1] + edges[:-1, 0, 1]) / 2)
+    usual = max("uv", key=lambda kind: (kinds == kind).sum())
+    expected = model.predict(pd.DataFrame({"a": a.ravel(), "b": b.ravel(), "k": usual}))
+    np.testing.assert_allclose(np.asarray(mesh.get_array()).ravel(), expected, rtol=1e-9)
+    assert "score(a)" in texts(plotting.plot_tree(shown))
+    assert saved or "score(a)" in model.to_text()
