@@ -165,6 +165,13 @@ def _predict(args: argparse.Namespace) -> None:
         names = [model.target] if answer.ndim == 1 else [f"{model.target}_{k}" for k in range(answer.shape[1])]
         out = pd.DataFrame(answer.reshape(len(frame), -1), columns=names)
         if answer.dtype.kind in "OU":
+            changed = next((text for text in pd.unique(answer.ravel()) if cell(text) != text), None)
+            if changed is not None:
+                print(
+                    f"opttree: {plain(changed)!r} is written as {plain(cell(changed))!r}: spreadsheets would take it "
+                    "for a formula",
+                    file=sys.stderr,
+                )
             out = out.map(cell)
     out.columns = [cell(str(name)) for name in out.columns]
     if args.out:
@@ -194,6 +201,8 @@ def _show(args: argparse.Namespace) -> None:
         if not 0 <= number <= most:
             raise ValueError(f"--tree must be one of 0..{most}; got {number}")
         model = replace(model, tree=inside.layers[0][number].with_names(None, inside.encoding))
+    elif args.tree is not None:
+        raise ValueError(f"--tree must not be given for a single tree; got {args.tree}")
     if args.png:
         import matplotlib as mpl
 

@@ -69,6 +69,9 @@ def stated(args: argparse.Namespace, depth: int, encoding: Any = None, extra: An
     from opttree.tables import datasets
     from opttree.tables.encoder import TableEncoder, needs_encoding
 
+    for option, value in (("--depth", depth), ("--min-leaf", args.min_leaf)):
+        if value < 1:
+            raise ValueError(f"{option} must be a whole number >= 1; got {value}")
     if Path(args.data).is_file():
         features, target = table_of(args)
         data = datasets.Dataset(features, target, task_of(args, target), Path(args.data).name.split(".")[0], args.data)

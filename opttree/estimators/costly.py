@@ -17,8 +17,9 @@ from opttree.estimators.steps.model import single_tree
 from opttree.estimators.steps.price import plain, solve_priced
 from opttree.model.tree import replace
 from opttree.runtime.options import option
-from opttree.statement.numbers import check_numbers
+from opttree.tables.numbers import check_numbers
 from opttree.tables.row_weights import check_sample_weight
+from opttree.tables.weights import check_weight
 
 
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
@@ -104,8 +105,9 @@ class CostClassifier(ClassifierMixin, ProvedTree):
         sample_weight : array-like of shape (n,), optional
             Weights >= 0 of the rows; by default all are 1.
         costs : array-like of shape (n, K), optional
-            What each label, in sorted order, costs for each row, >= 0; by default ``cost_matrix`` says. Scikit-learn's
-            metadata routing passes it on after ``set_fit_request(costs=True)``.
+            What each label, in sorted order, costs for each row, >= 0; of a DataFrame whose columns are named by the
+            labels, by name. By default ``cost_matrix`` says. Scikit-learn's metadata routing passes it on after
+            ``set_fit_request(costs=True)``.
 
         Returns
         -------
@@ -164,9 +166,9 @@ class CostClassifier(ClassifierMixin, ProvedTree):
         _labels, table = _costs(y, self.cost_matrix, costs, self.classes_)
         if len(chosen) != len(table):
             raise ValueError(f"y must have a label for each row of X, {len(chosen)}; got {len(table)}")
-        return float(
-            np.average(table[np.arange(len(table)), chosen], weights=check_sample_weight(sample_weight, table))
-        )
+        weight = check_sample_weight(sample_weight, table)
+        check_weight(weight)
+        return float(np.average(table[np.arange(len(table)), chosen], weights=weight))
 
     def score(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, costs: ArrayLike | None = None
@@ -212,7 +214,7 @@ def _costs(
     name, given = (
         ("costs", costs) if costs is not None else ("cost_matrix", 1.0 - np.eye(K) if matrix is None else matrix)
     )
-    given = _by_label(given, labels) if costs is None else given
+    given = _by_label(given, labels) if costs is None else _columns_by_label(costs, labels)
     try:
         table = np.asarray(given, np.float64)
     except (TypeError, ValueError) as error:
@@ -225,6 +227,14 @@ def _costs(
     if table.min() < 0.0:
         raise ValueError(f"{name} must be >= 0; got {table.min():g}")
     return labels, table if costs is not None else table[code]
+
+
+def _columns_by_label(costs: Any, labels: NDArray[Any]) -> Any:
+    """A table whose columns are named by the labels, in the order of these; another one as it is."""
+    names = list(getattr(costs, "columns", []))
+    if len(names) != len(labels) or not all(label in names for label in labels.tolist()):
+        return costs
+    return np.asarray(costs)[:, [names.index(label) for label in labels.tolist()]]
 
 
 def _by_label(matrix: Any, labels: NDArray[Any]) -> Any:

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from opttree.estimators.proved import ProvedTree, priced, solver_of
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
-from opttree.estimators.scores import as_numbers, residuals
+from opttree.estimators.scores import as_numbers, check_shapes, residuals
 from opttree.estimators.steps.price import plain, solve_priced
 from opttree.estimators.steps.units import raw_tree, with_training
 from opttree.estimators.tasks import check_coverage
@@ -21,7 +21,7 @@ from opttree.model.convert import as_tree
 from opttree.model.tree import replace
 from opttree.runtime.options import option
 from opttree.tables.checks import as_given
-from opttree.tables.encoding import rows_of
+from opttree.tables.encoding import is_table, rows_of
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.weights import check_weight
 
@@ -168,7 +168,10 @@ class CausalTree(RegressorMixin, ProvedTree):
             For bad input or options, in one sentence.
         """
         self.check_options()
-        given = check_sample_weight(sample_weight, np.asarray(outcome))
+        table = as_given(X) if is_table(X) else np.asarray(as_given(X))
+        treatment, outcome = np.asarray(treatment), np.asarray(outcome)
+        check_shapes(table, treatment, outcome)
+        given = check_sample_weight(sample_weight, outcome)
         check_weight(given)
         rng, used = check_random_state(self.random_state), given > 0.0
         if np.count_nonzero(used) < LEAST_FIT:
@@ -176,9 +179,9 @@ class CausalTree(RegressorMixin, ProvedTree):
         if propensity is not None and np.ndim(propensity) == 1 and len(np.asarray(propensity)) == used.size:
             propensity = np.asarray(propensity)[used]
         parts = self._residuals(
-            rows_of(as_given(X), np.flatnonzero(used)),
-            np.asarray(treatment)[used],
-            np.asarray(outcome)[used],
+            rows_of(table, np.flatnonzero(used)),
+            treatment[used],
+            outcome[used],
             propensity,
             rng.randint(2**31 - 1),
         )
@@ -270,7 +273,10 @@ class CausalTree(RegressorMixin, ProvedTree):
         if not np.array_equal(labels, self.treatments_):
             raise ValueError(f"treatment must have the labels {self.treatments_.tolist()}; got {labels.tolist()}")
         best = float(np.sum(t * y) / np.sum(t * t))
-        return 1.0 - float(np.sum(np.square(y - effects * t)) / np.sum(np.square(y - best * t)))
+        loss, least = float(np.sum(np.square(y - effects * t))), float(np.sum(np.square(y - best * t)))
+        if least == 0.0:
+            return 0.0 if loss == 0.0 else -np.inf
+        return 1.0 - loss / least
 
     if TYPE_CHECKING:
         standard_errors_: Floats

@@ -17,7 +17,7 @@ from opttree.estimators.steps.model import single_tree
 from opttree.estimators.steps.price import plain, solve_priced
 from opttree.model.tree import replace
 from opttree.runtime.options import option
-from opttree.statement.numbers import check_numbers
+from opttree.tables.numbers import check_numbers
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.weights import check_weight
 
@@ -146,8 +146,9 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, ProvedTree):
         table = checked_rewards(rewards, len(self.classes_))
         if len(action) != len(table):
             raise ValueError(f"rewards must have a row for each of X, {len(action)}; got {len(table)}")
-        share = check_sample_weight(sample_weight, table)
-        share = share / share.sum()
+        weight = check_sample_weight(sample_weight, table)
+        check_weight(weight)
+        share = weight / weight.sum()
         gained = table[np.arange(len(table)), action]
         value = float(share @ gained)
         return value, float(np.sqrt(np.sum(np.square(share * (gained - value)))))

@@ -74,7 +74,10 @@ class _RADDT(_Gradient):
     )
 
     n_starts: int | None = option(
-        None, "Starts: CART's tree, or ``init``, and else random ones; None: 2, and 10 for the paper's preset.", least=1
+        None,
+        """Starts: CART's tree, or ``init``; that tree on uncorrelated combinations of the features; and else random
+        ones. None: 2, and 10 for the paper's preset.""",
+        least=1,
     )
     epochs: int | None = option(
         None, "Epochs of a run, each over all rows; None: 200, and 3000 for the paper's preset.", least=1
@@ -82,8 +85,9 @@ class _RADDT(_Gradient):
     n_scales: int = option(5, "Runs of a start, with growing scales of the softmin.", least=1)
     preset: Literal["default", "paper"] = option(
         "default",
-        """"paper": as many starts and epochs as the authors' program documents, the first from CART's tree as there.
-        Leaves are fitted in the end as by default.""",
+        """"paper": as many starts and epochs as the authors' program documents, the first from CART's tree as there,
+        all on the features themselves, see ``decorrelate`` of `solvers.RADDT`. Leaves are fitted in the end as by
+        default.""",
     )
 
 

@@ -18,6 +18,7 @@ __all__ = ["residuals", "scores"]
 
 Floats = NDArray[np.float64]
 LEAST_TREATED = 0.01  # a probability of either of two treatments counts as no less
+OF_ONE = 1e-6  # known probabilities of all treatments may miss one by so much
 LEAST_PROPENSITY = 1e-3  # an estimated probability of a treatment counts as no less
 
 
@@ -49,7 +50,8 @@ def scores(
     outcome : array-like of shape (n,)
         Outcomes; higher is better.
     propensity : array-like of shape (n, K) or (K,), or None, default None
-        Probabilities of the treatments where they are known, as in an experiment; None: they are estimated.
+        Probabilities of the treatments where they are known, as in an experiment, which add up to 1; None: they are
+        estimated.
     method : {"dr", "ipw", "dm"}, default "dr"
         The scores.
     cv : int, default 5
@@ -188,7 +190,7 @@ def residuals(
         raise ValueError(f"treatment must have two labels; got {labels.size}")
     e = np.zeros(len(y))
     if propensity is not None:
-        second = np.asarray(propensity, np.float64)
+        second = _numbers("propensity", propensity)
         if second.shape not in ((), y.shape):
             raise ValueError(f"propensity must be a number, or one for each row; got shape {second.shape}")
         if not np.all((second > 0.0) & (second < 1.0)):
@@ -212,7 +214,7 @@ def as_numbers(X: Any, outcome: Any) -> Floats:
         return np.asarray(as_array(X), np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableWarning)  # the fit of the tree says it
-        numbers: Floats = TableEncoder().fit_transform(X, np.asarray(outcome, np.float64))
+        numbers: Floats = TableEncoder().fit_transform(X, _numbers("outcome", outcome))
     return numbers
 
 
@@ -229,36 +231,52 @@ def _checked(
     X: ArrayLike, treatment: ArrayLike, outcome: ArrayLike, cv: int
 ) -> tuple[Floats, Floats, NDArray[Any], NDArray[np.intp]]:
     """Features, outcomes, sorted labels of treatments, and their numbers; ValueError for what is none."""
-    table = np.asarray(X, np.float64)
-    y = np.asarray(outcome, np.float64)
-    given = np.asarray(treatment)
+    table, y, given = _numbers("X", X), _numbers("outcome", outcome), np.asarray(treatment)
     if given.dtype.kind in "fO" and any(label is None or label != label for label in given.ravel().tolist()):
         raise ValueError("treatment must have no missing values; got some")
     try:
         labels, code = np.unique(given, return_inverse=True)
     except TypeError as error:
         raise ValueError(f"treatment must hold labels of one kind; got {error}") from error
-    if table.ndim != 2 or code.shape != (len(table),) or y.shape != (len(table),):
-        shapes = f"{table.shape}, {code.shape} and {y.shape}"
-        raise ValueError(f"X must be (n, p), treatment and outcome (n,); got shapes {shapes}")
+    check_shapes(table, given, y)
     for name, numbers in (("X", table), ("outcome", y)):
         if not np.isfinite(numbers).all():
             raise ValueError(f"{name} must be finite; got {numbers[~np.isfinite(numbers)][0]}")
     if not isinstance(cv, (int, np.integer)) or cv < 2:
         raise ValueError(f"cv must be an integer >= 2; got {cv!r}")
-    if labels.size < 2 or np.bincount(code).min() < cv:
-        count = labels.size
-        raise ValueError(
-            f"treatment must have two or more labels with at least cv = {cv} rows each; got {count} labels"
-        )
+    if labels.size < 2:
+        raise ValueError(f"treatment must have two or more labels; got {labels.size}")
+    counts = np.bincount(code)
+    if (fewest := int(counts.min())) < cv:
+        label = labels[counts.argmin()].item() if hasattr(labels[0], "item") else labels[counts.argmin()]
+        raise ValueError(f"treatment must have cv = {cv} rows or more of each label; got {fewest} of {label!r}")
     return table, y, labels, code
+
+
+def check_shapes(table: Any, treatment: NDArray[Any], outcome: NDArray[Any]) -> None:
+    """ValueError unless there are a treatment and an outcome for each row of a table."""
+    shape = np.shape(table)
+    if len(shape) != 2 or treatment.shape != shape[:1] or outcome.shape != shape[:1]:
+        shapes = f"{shape}, {treatment.shape} and {outcome.shape}"
+        raise ValueError(f"X must be (n, p), treatment and outcome (n,); got shapes {shapes}")
+
+
+def _numbers(name: str, values: Any) -> Floats:
+    """An argument as numbers; ValueError for others."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must hold numbers; got {error}") from error
 
 
 def _known(propensity: ArrayLike, n: int, n_treatments: int) -> Floats:
     """Known probabilities (n, K); ValueError for others."""
-    e = np.asarray(propensity, np.float64)
+    e = _numbers("propensity", propensity)
     if e.shape not in ((n_treatments,), (n, n_treatments)):
         raise ValueError(f"propensity must have shape ({n}, {n_treatments}) or ({n_treatments},); got {e.shape}")
     if not np.all((e > 0.0) & (e <= 1.0)):
         raise ValueError(f"propensity must be > 0 and <= 1; got {e.min():g} to {e.max():g}")
+    total = e.sum(axis=-1)
+    if (far := np.abs(total - 1.0)).max() > OF_ONE:
+        raise ValueError(f"propensity must add up to 1 over the treatments; got {np.ravel(total)[far.argmax()]:g}")
     return np.broadcast_to(e, (n, n_treatments))

@@ -26,7 +26,7 @@ from opttree.statement import TreeProblem
 from opttree.statement.losses import Exponential, Loss
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.survival import Flags, StepFunction, at_risk, concordance, deaths, nelson_aalen, parts, steps_at
-from opttree.tables.weights import check_weight
+from opttree.tables.weights import check_weight, n_rows
 
 _Fitted: Any = TreeEstimator if TYPE_CHECKING else object  # what the mixin is combined with
 PRIOR = 2.0  # events at the hazard of all rows that each leaf has beside its own (chosen on colon, acath, drawn data)
@@ -164,11 +164,18 @@ def _functions(times: Floats, values: Floats, before: float) -> NDArray[Any]:
     return found
 
 
+def _counted(problem: TreeProblem) -> Floats:
+    """As how many rows each row (n,) counts: weights stand for repeated rows."""
+    weight = problem.sample_weight
+    rows: Floats = (problem.n_samples if weight is None else n_rows(weight)) * problem.w
+    return rows
+
+
 def hazard_ratios(problem: TreeProblem, tree: Tree) -> Floats:
     """Of each leaf (L,), relative to all rows: its events over those that the hazard of all rows would have, and
     `PRIOR` more of either.
     """
-    weight, signed = problem.n_samples * problem.w, problem.Y[:, 0]
+    weight, signed = _counted(problem), problem.Y[:, 0]
     events, expected = leaf_sums(problem, tree, weight * (signed > 0.0), weight * np.abs(signed))
     ratios: Floats = (events + PRIOR) / (expected + PRIOR)
     return ratios
@@ -182,7 +189,7 @@ def leaf_hazards(problem: TreeProblem, tree: Tree, ratios: Floats, levels: Float
     that of all rows: the mean of a beta process (Hjort, "Nonparametric Bayes estimators based on beta processes",
     1990).
     """
-    weight, signed = problem.n_samples * problem.w, problem.Y[:, 0]
+    weight, signed = _counted(problem), problem.Y[:, 0]
     leaf, found = problem.leaves_of(tree) - tree.n_branches, np.empty((ratios.size, levels.size))
     prior = PRIOR_ROWS * np.diff(levels, prepend=0.0)
     for number, ratio in enumerate(ratios):
@@ -339,7 +346,7 @@ def _forest(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     """``forest_`` of logarithms of hazard ratios; the slope and the baseline that fit rows which trees did not see."""
     forest, (times, levels) = as_forest(outcome.result.tree, 1), options._event_times
     problem, slope = fit.problem, 1.0
-    event, hazard, weight = problem.Y[:, 0] > 0.0, np.abs(problem.Y[:, 0]), problem.n_samples * problem.w
+    event, hazard, weight = problem.Y[:, 0] > 0.0, np.abs(problem.Y[:, 0]), _counted(problem)
     score = forest.outputs(problem.X)[:, 0]
     if forest.outside is not None:
         means, counts = forest.outside

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,7 +99,7 @@ class RegressionTree(MultiOutputMixin, RegressorMixin, _Fitted):
 
 def check_coverage(coverage: float) -> None:
     """ValueError for a coverage that is no probability."""
-    if not 0.0 < coverage < 1.0:
+    if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must be between 0 and 1; got {coverage!r}")
 
 

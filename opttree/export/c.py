@@ -17,9 +17,9 @@ from opttree.model.structure import used_features
 from opttree.model.tree import Tree
 from opttree.runtime.escape import c_comment, c_text
 from opttree.runtime.files import whole_file
-from opttree.statement.numbers import LARGEST
 from opttree.tables.curves import Curves
 from opttree.tables.encoding import Unread
+from opttree.tables.numbers import LARGEST
 
 REAL = {"float64": "double", "float32": "float"}
 

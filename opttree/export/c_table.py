@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from opttree.export.columns import Read, codes_of, columns_read, numbers_of, texts_of
+from opttree.export.columns import Read, columns_read, numbers_of, told
 from opttree.runtime.escape import c_comment, c_text
 from opttree.tables.encoding import Encoding, Missing, Value
 
@@ -16,6 +16,7 @@ KEYWORDS = {
     "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern",
     "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
     "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while",
+    "linux", "unix", "i386",  # macros of some compilers
 }  # fmt: skip
 LEVEL_OF = """/* The number of a text among some, -1 if it is missing, their count if it is unknown. */
 static int level_of(const char *text, const char *const *levels, int n)
@@ -129,12 +130,11 @@ class Table(Constants):
 
     def category(self, read: Read, field: str, tables: list[str]) -> list[str]:
         """The lines for the features of a category; its levels and their numbers are added to ``tables``."""
+        levels, codes = told(read)
         if read.column.kind == "code":
-            levels = list(codes_of(read))
-            constants = self.array(self.real, f"levels_{read.number}", list(codes_of(read).values()))
+            constants = self.array(self.real, f"levels_{read.number}", codes)
             find = "code_of"
         else:
-            levels = texts_of(read)
             texts = ", ".join(map(c_text, levels))
             constants = f"static const char *const levels_{read.number}[{len(levels)}] = {{{texts}}};"
             find = "level_of"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +57,31 @@ def codes_of(read: Read) -> dict[str, float]:
     """The levels that are numbers, each with its number."""
     levels = {level for _j, f in read.features if isinstance(f, Levels) for level in f.numbers}
     return {level: code for level in sorted(levels) for code in _number(level)}
+
+
+class UntoldLevelError(ValueError):
+    """A level that programs of other languages cannot tell from others."""
+
+
+def told(read: Read) -> tuple[list[str], list[float]]:
+    """The levels of a category, in order, and their codes, of columns of codes; `UntoldLevelError` for whole numbers
+    that double precision does not have, and for texts that UTF-8 does not.
+    """
+    name = f"model's column {read.column.name!r}"
+    if read.column.kind != "code":
+        texts = texts_of(read)
+        for text in texts:
+            if text.encode("utf-8", "ignore").decode() != text:
+                raise UntoldLevelError(f"{name} must have levels that UTF-8 can write; got {text!r}")
+        return texts, []
+    codes = codes_of(read)
+    for level, code in codes.items():
+        if level.lstrip("+-").isdigit() and Decimal(level) != Decimal(code):
+            raise UntoldLevelError(
+                f"{name} must have whole numbers that double precision has as levels, since this program reads such; "
+                f"got {level}: make the column text"
+            )
+    return list(codes), list(codes.values())
 
 
 def _number(level: str) -> Iterator[float]:

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 
 from opttree.export.c import to_c
-from opttree.export.columns import as_read, columns_read
+from opttree.export.columns import UntoldLevelError, as_read, columns_read
 from opttree.model.files import as_saved
-from opttree.statement.numbers import check_numbers
 from opttree.tables.encoding import as_number, level_text, raw_column
+from opttree.tables.numbers import check_numbers
 
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = ("-O2", "-std=c99", "-fPIC", "-shared")
@@ -219,7 +219,12 @@ def _library(model: Any, *, needed: bool) -> Any:
         return None
     folder = Path(tempfile.mkdtemp(prefix="opttree-"))
     try:
-        to_c(model, folder)
+        try:
+            to_c(model, folder)
+        except UntoldLevelError:
+            if needed:
+                raise
+            return None
         command = [*compiler, *FLAGS, "-o", str(folder / "model.so"), str(folder / "model.c"), "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -235,8 +240,8 @@ def compile(model: Any, backend: Literal["c", "numba"] | None = None) -> Compile
     """Compile a fitted model for this process, so that one row takes some microseconds.
 
     By default it is `to_c`'s program, compiled by the machine's compiler (the environment variable CC, or "cc", "gcc",
-    "clang"), and where there is none, the kernels by which `predict` answers. Answers are those of ``predict`` but for
-    rounding.
+    "clang"). Where there is none, or where levels of a column are no texts or numbers of C, the kernels answer by which
+    `predict` does. Answers are those of ``predict`` but for rounding.
 
     Parameters
     ----------
@@ -253,7 +258,7 @@ def compile(model: Any, backend: Literal["c", "numba"] | None = None) -> Compile
     Raises
     ------
     ValueError
-        If ``backend`` is no such name, or "c" and no compiler of this machine makes the program.
+        If ``backend`` is no such name, or "c" and there is no program of C, or no compiler of this machine makes it.
 
     See Also
     --------

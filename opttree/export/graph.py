@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.export.columns import Read, codes_of, columns_read, numbers_of, texts_of
+from opttree.export.columns import Read, columns_read, numbers_of, told
 from opttree.model.forest import TINY_SHARE, Forest
 from opttree.model.tree import Tree
-from opttree.statement.numbers import LARGEST
 from opttree.tables.curves import Curves
 from opttree.tables.encoding import Encoding, Missing, Value
+from opttree.tables.numbers import LARGEST
 
 ML = "ai.onnx.ml"
 BRANCH_LEQ, BRANCH_GTE = 0, 2  # modes of the nodes of TreeEnsemble
@@ -84,11 +84,10 @@ def _numbers(graph: Graph, read: Read, name: str) -> str:
 
 def _levels(graph: Graph, read: Read, name: str) -> str:
     """The features (n, q) of a category."""
+    levels, codes = told(read)
     if read.column.kind == "code":
-        levels = list(codes_of(read))
-        code = _code(graph, list(codes_of(read).values()), name)
+        code = _code(graph, codes, name)
     else:
-        levels = texts_of(read)
         places = [*range(len(levels)), len(levels) + 1]
         code = graph.node(
             "LabelEncoder", name, domain=ML, keys_strings=[*levels, ""], values_int64s=places, default_int64=len(levels)

@@ -60,7 +60,9 @@ def to_rules(model: Any, *, digits: int = 4) -> pd.DataFrame:
     for leaf in range(tree.n_leaves):
         node = tree.n_branches + leaf
         row: dict[str, Any] = {"leaf": node, "depth": int(tree.node_depth[node])}
-        row["rule"] = " and ".join(paths[node]) or "always"
+        several = len(paths[node]) > 1
+        conditions = [f"({word})" if several and word.endswith(" or missing") else word for word in paths[node]]
+        row["rule"] = " and ".join(conditions) or "always"
         row["prediction"] = leaf_text(tree, node, names, digits)
         row["share"] = np.nan if tree.share is None else float(tree.share[node])
         for k, value in enumerate(values[leaf]):

@@ -26,9 +26,10 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
 
     The columns of the table have the names of the model's columns, or features; those that the model does not read may
     be absent. Where the model has the encoding of a table, a missing value is NULL, NaN or an empty text; dates are
-    days since 1970, ISO texts, and DATE and TIMESTAMP of DuckDB. Labels that are booleans are 0 and 1. All outputs are
-    NULL where `predict` would refuse the row, and for text in a column of numbers, even such as '1.5': NULL and NaN
-    without an encoding, and infinity. Without ``keep``, the rows must be matched by their order.
+    days since 1970, ISO texts such as "2020-01-31" and "2020-01-31 23:00" (others have NULL), and DATE and TIMESTAMP of
+    DuckDB. Labels that are booleans are 0 and 1. All outputs are NULL where `predict` would refuse the row, and for
+    text in a column of numbers, even such as '1.5': NULL and NaN without an encoding, and infinity. Without ``keep``,
+    the rows must be matched by their order.
 
     Runs in SQLite (3.35 and later) and DuckDB; soft trees and boosted classes need the function EXP, which a SQLite
     without its mathematical functions lacks. It answers as `predict` does, but for rounding.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from opttree.export.columns import Read, codes_of
 from opttree.runtime.escape import sql_text
-from opttree.statement import numbers as statement
+from opttree.tables import numbers
 from opttree.tables.encoding import Levels, Missing, Value, level_text
 
 REALS = ("real", "double", "float")
@@ -21,11 +22,17 @@ NUMBERS = (
     *REALS, "integer", "bigint", "smallint", "tinyint", "hugeint", "ubigint", "uinteger", "usmallint", "utinyint",
     "uhugeint", "boolean",
 )  # fmt: skip
-MOST = "1.79e308"  # what is larger is infinite, or NaN, which DuckDB takes for larger than all
-LARGEST = repr(statement.LARGEST)  # `predict` takes no larger features
+MOST = repr(sys.float_info.max)  # larger is what is infinite, or NaN, for DuckDB larger than all numbers
+LARGEST = repr(numbers.LARGEST)  # `predict` takes no larger features
 DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)  # each month
-A_DATE = "'[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'"
-A_TIME = "'[ T][0-9][0-9]:[0-9][0-9]:[0-9][0-9]*'"
+TWO = "[0-9][0-9]"  # digits
+A_DATE = f"'{TWO}{TWO}-{TWO}-{TWO}*'"
+ZONES = (
+    ("Z", 1),
+    (f"[+-]{TWO}:{TWO}", 6),
+    (f"[+-]{TWO}{TWO}", 5),
+    (f"[+-]{TWO}", 3),
+)  # behind a time, and their lengths
 LEAPS = 477  # leap days before 1970
 
 
@@ -147,19 +154,41 @@ def _level(read: Read, entry: str) -> str:
 
 
 def _days(text: str) -> str:
-    """Days since 1970 of a date, or a date and a time, as text; NULL for a month that there is not."""
+    """Days since 1970 of a date, or a date and a time, as text; NULL for days and times that there are not.
 
-    def part(first: int) -> str:
-        return f"CAST(substr({text}, {first}, {4 if first == 1 else 2}) AS DOUBLE)"
+    A time has hours, minutes and seconds, or the first of these. Its zone, if any, is not read, as by `predict`.
+    """
 
-    year, month, past = part(1), f"substr({text}, 6, 2)", f"({part(1)} - 1e0)"
+    def part(of: str, first: int, width: int = 2) -> str:
+        return f"CAST(substr({of}, {first}, {width}) AS DOUBLE)"
+
+    year, month, day, past = part(text, 1, 4), f"substr({text}, 6, 2)", part(text, 9), f"({part(text, 1, 4)} - 1e0)"
     leaps = " ".join(f"{sign} ({past} - {past} % {n}e0) / {n}e0" for sign, n in (("+", 4), ("-", 100), ("+", 400)))
     is_leap = f"({year} % 4e0 = 0e0 AND ({year} % 100e0 <> 0e0 OR {year} % 400e0 = 0e0))"
     before = " ".join(f"WHEN '{k:02d}' THEN {days}e0" for k, days in enumerate(DAYS_BEFORE, 1))
     leap_day = f"CASE WHEN {month} > '02' AND {is_leap} THEN 1e0 ELSE 0e0 END"
-    days = f"365e0 * ({year} - 1970e0) {leaps} - {LEAPS}e0 + CASE {month} {before} END + {leap_day} + {part(9)} - 1e0"
-    point = f"substr({text}, 20)"
-    split = f"CASE WHEN trim({point}, '0123456789') = '.' THEN CAST('0' || {point} AS DOUBLE) ELSE 0e0 END"
-    clock = f"{part(12)} * 3600e0 + {part(15)} * 60e0 + {part(18)} + {split}"
-    seconds = f"CASE WHEN substr({text}, 11) GLOB {A_TIME} THEN {clock} ELSE 0e0 END"
-    return f"(({days}) * 86400e0 + {seconds}) / 86400e0"
+    days = f"365e0 * ({year} - 1970e0) {leaps} - {LEAPS}e0 + CASE {month} {before} END + {leap_day} + {day} - 1e0"
+    february = f"CASE WHEN {is_leap} THEN 29e0 ELSE 28e0 END"
+    most = f"CASE WHEN {month} IN ('04', '06', '09', '11') THEN 30e0 WHEN {month} = '02' THEN {february} ELSE 31e0 END"
+    rest = f"substr({text}, 11)"
+    zone = " ".join(f"WHEN {rest} GLOB '*{form}' THEN {width}" for form, width in ZONES)
+    time = f"substr({rest}, 2, length({rest}) - 1 - CASE {zone} ELSE 0 END)"
+    hour, minute, second = (f"{part(time, first)} * {unit}e0" for first, unit in ((1, 3600), (4, 60), (7, 1)))
+    hms, split = f"{hour} + {minute} + {second}", f"CAST('0' || substr({time}, 9) AS DOUBLE)"
+    in_a_day = f"{part(time, 1)} < 24e0"
+    in_an_hour = f"{in_a_day} AND {part(time, 4)} < 60e0"
+    in_a_minute = f"{in_an_hour} AND {part(time, 7)} < 60e0"
+    fraction = f"length({time}) > 9 AND trim(substr({time}, 9), '0123456789') = '.'"
+    clock = " ".join(
+        f"WHEN {form} THEN CASE WHEN {there} THEN {value} END"
+        for form, there, value in (
+            (f"{time} GLOB '{TWO}'", in_a_day, hour),
+            (f"{time} GLOB '{TWO}:{TWO}'", in_an_hour, f"{hour} + {minute}"),
+            (f"{time} GLOB '{TWO}:{TWO}:{TWO}'", in_a_minute, hms),
+            (f"substr({time}, 1, 8) GLOB '{TWO}:{TWO}:{TWO}' AND {fraction}", in_a_minute, f"{hms} + {split}"),
+        )
+    )
+    seconds = f"CASE WHEN {rest} = '' THEN 0e0 WHEN {rest} GLOB '[ Tt]*' THEN CASE {clock} END END"
+    return (
+        f"CASE WHEN {year} > 0e0 AND {day} BETWEEN 1e0 AND {most} THEN (({days}) * 86400e0 + {seconds}) / 86400e0 END"
+    )

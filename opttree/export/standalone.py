@@ -23,6 +23,8 @@ def encode(encoding, rows):  # rows: dictionaries of texts, as csv.DictReader re
         as_level = {"category": whole, "code": float}.get(kind)
         numbers = {as_level(v): number for v, number in numbers.items()}
         for i, row in enumerate(rows if f["kind"] != "unread" else ()):
+            if name not in row:
+                sys.exit(f"the table must have the columns of the training; got none called {name!r}")
             v = row[name]
             if v in GAPS and v not in known:
                 Z[i, j] = f.get("fill", f.get("missing", 1.0))
@@ -53,8 +55,8 @@ def outputs(tree, X):  # (n, K) outputs, or class probabilities
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1]) as file, open(sys.argv[2], encoding="utf-8") as table:
-        saved, rows = json.load(file), list(csv.DictReader(table))
+    with open(sys.argv[1]) as file, open(sys.argv[2], encoding="utf-8-sig") as table:
+        saved, rows = json.load(file), list(csv.DictReader(table, restval=""))
     model, names = saved["tree"], saved["feature_names"]
     layers = model.get("layers", [[model]])
     for tree, part in ((t, k) for layer in layers for t in layer for k in ("A", "coefs") if isinstance(t[k], dict)):

@@ -30,7 +30,8 @@ from opttree.runtime.files import whole_file
 from opttree.tables.checks import check_columns
 from opttree.tables.encoding import Column, Encoding, Feature, Levels, Value, is_table, narwhal, table_names
 from opttree.tables.form import Form
-from opttree.wide.sparse import as_rows, is_given_sparse
+from opttree.tables.numbers import check_numbers
+from opttree.wide.sparse import as_rows, is_given_sparse, is_sparse
 
 __all__ = ["Model", "load", "save"]
 
@@ -146,8 +147,13 @@ class Model:
         Raises
         ------
         ValueError
-            For a column that is absent, or of another kind.
+            For a column that is absent, or of another kind, and numbers that are infinite or beyond 1e150.
         """
+        Z = self._read(X)
+        check_numbers("X", Z.data if is_sparse(Z) else Z)
+        return Z
+
+    def _read(self, X: Any) -> Any:
         if self.encoding is not None:
             return self.encoding.transform(X)
         if is_given_sparse(X) and not is_table(X):

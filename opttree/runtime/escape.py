@@ -12,7 +12,8 @@ import re
 import unicodedata
 from typing import Any
 
-FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")  # also the wide forms, which spreadsheets take
+# a sign, also in its wide form, before a letter or a digit (a lone sign is no formula); or a tab or a new line first
+FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20](?=.*\w)|[\t\r\n]", re.DOTALL)
 NUMBER = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?")
 JOINERS = "\u200c\u200d"  # within words of Persian, and in emoji
 
@@ -38,13 +39,20 @@ def cell(entry: Any) -> Any:
 
 
 def sql_name(text: str) -> str:
-    """Name of a column or a table in SQL."""
+    """Name of a column or a table in SQL; ValueError for a zero byte, which ends a query."""
+    _check_whole(text)
     return '"' + text.replace('"', '""') + '"'
 
 
 def sql_text(text: str) -> str:
-    """Text as a constant of SQL."""
+    """Text as a constant of SQL; ValueError for a zero byte, which ends a query."""
+    _check_whole(text)
     return "'" + text.replace("'", "''") + "'"
+
+
+def _check_whole(text: str) -> None:
+    if "\0" in text:
+        raise ValueError(f"model must have no names and levels with a zero byte for SQL; got {text!r}")
 
 
 def c_comment(text: str) -> str:

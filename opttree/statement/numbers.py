@@ -1,4 +1,4 @@
-"""Numbers that a statement takes: finite, and not so large that sums of squares overflow."""
+"""Columns of numbers: constant ones, their order, and thresholds between their values."""
 
 from __future__ import annotations
 
@@ -10,32 +10,11 @@ from numpy.typing import NDArray
 from opttree.kernels.passes.sorting import stable_order
 from opttree.kernels.passes.thresholds import RELATIVE_GAP, between as between
 
-LARGEST = 1e150  # largest size of a number in X and y: its square, and sums of such squares over rows, are finite
 SMALLEST = 1e-150  # least size of the largest number of a column, unless all are zero: its inverse is finite
 LARGEST_SINGLE = 1e17  # the same for single precision, in sums over a block of rows
 RESOLUTION = 1e-12  # least range of a column relative to its largest number: thresholds between values are exact
 NUMBERS = 2**18  # of a table, that are looked at together, at least a column: many short columns take few calls
 ROUNDING = 16.0 * np.finfo(np.float64).eps  # a relative range that is rounding error, as in a total of shares
-
-
-def are_small(values: NDArray[np.float64]) -> bool:
-    """Whether all numbers of the array are finite and far smaller than `LARGEST`: in one pass, without an array of its
-    size.
-    """
-    flat = np.ascontiguousarray(values).ravel()
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.einsum("i,i->", flat, flat) <= LARGEST**2)
-
-
-def check_numbers(name: str, values: NDArray[np.float64]) -> None:
-    """ValueError, with ``name``, unless all numbers of the array are finite and at most `LARGEST` in size."""
-    if are_small(values):
-        return
-    flat = np.ascontiguousarray(values).ravel()
-    if not np.isfinite(flat).all():
-        raise ValueError(f"{name} must be finite; got {flat[~np.isfinite(flat)][0]}")
-    if (largest := float(np.abs(flat).max())) > LARGEST:
-        raise ValueError(f"{name} must hold numbers of at most {LARGEST:g} in size; got {largest:g}")
 
 
 def is_constant(name: str, values: NDArray[np.float64]) -> bool:

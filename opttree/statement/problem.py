@@ -25,13 +25,13 @@ from opttree.statement.numbers import (
     LARGEST_SINGLE,
     NUMBERS,
     SMALLEST,
-    check_numbers,
     in_same_order,
     orders_of,
     ranks_of,
 )
 from opttree.statement.penalties import L1, L2, FeatureL1, Penalty, SplitPrice, scaled
 from opttree.statement.pruning import with_splits
+from opttree.tables.numbers import check_numbers
 from opttree.tables.weights import check_weight
 from opttree.wide import leaves as wide, sparse
 

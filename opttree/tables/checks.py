@@ -89,7 +89,7 @@ def as_given(X: Any) -> Any:
         return (
             masked.astype(np.float64).filled(np.nan) if X.dtype.kind in "biuf" else masked.astype(object).filled(None)
         )
-    if any(type(kind).__name__ == "SparseDtype" for kind in getattr(X, "dtypes", ())):
+    if hasattr(X, "columns") and any(type(kind).__name__ == "SparseDtype" for kind in getattr(X, "dtypes", ())):
         X = X.astype({n: k.subtype for n, k in X.dtypes.items() if type(k).__name__ == "SparseDtype"})
     kinds: Any = getattr(X, "dtypes", None)
     for name, kind in kinds.items() if hasattr(kinds, "items") else ():
@@ -132,6 +132,8 @@ def check_target(y: Any, numeric: bool) -> None:
                 raise ValueError(f"y must hold numbers or labels; got {shown(value)} in row {_row(array, k)}")
             if numeric and isinstance(value, (str, bytes)) and not _is_number(value):
                 raise ValueError(f"y must hold numbers; got {shown(value)} in row {_row(array, k)}")
+            if numeric and isinstance(value, int) and abs(value) > sys.float_info.max:
+                raise ValueError(f"y must hold numbers of double precision; got {shown(value)} in row {_row(array, k)}")
             if isinstance(value, bytes) or (not isinstance(value, str) and not hasattr(value, "__float__")):
                 raise ValueError(f"y must hold numbers or labels; got {shown(value)} in row {_row(array, k)}")
     if numeric:

@@ -553,7 +553,7 @@ def needs_encoding(X: Any, categorical_features: Any) -> bool:
         return has_nan(array)
     try:
         return has_nan(array.astype(np.float64))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return all(isinstance(v, (str, bytes, bool, float, int, type(None), np.generic)) for v in array.flat)
 
 

@@ -272,8 +272,17 @@ class Encoding:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the features."""
-        return tuple(self._name(feature) for feature in self.features)
+        """The names of the features, each another but for unread ones."""
+        taken = {column.name for column in self.columns}
+        names = []
+        for feature in self.features:
+            name = self._name(feature)
+            if name != self.columns[feature.column].name:
+                while name in taken:  # a column may be called "age=missing"
+                    name += "'"
+                taken.add(name)
+            names.append(name)
+        return tuple(names)
 
     @cached_property
     def read(self) -> frozenset[int]:
@@ -800,10 +809,12 @@ def as_number(value: Any, column: Column) -> float:
             if not isinstance(moment, datetime.datetime):
                 moment = datetime.datetime(moment.year, moment.month, moment.day)
             return (moment.replace(tzinfo=None) - EPOCH).total_seconds() / DAY
+    elif isinstance(value, datetime.timedelta):
+        return value.total_seconds() / DAY
     else:
         try:
             return float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
     raise ValueError(f"X column {column.name!r} must hold {column.kind}s, as in training; got {shown(value)}")
 

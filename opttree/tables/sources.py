@@ -168,7 +168,8 @@ def files_of(path: str | Path) -> list[str]:
     else:
         found = [str(place)] if place.exists() else sorted(glob.glob(str(path)))
     if not found:
-        raise ValueError(f"source must be Parquet files or a folder of them; {str(path)!r} does not exist")
+        found_none = "holds none" if place.is_dir() else "does not exist"
+        raise ValueError(f"source must be Parquet files or a folder of them; {str(path)!r} {found_none}")
     return found
 
 

@@ -112,7 +112,11 @@ def solve(
     start = None if start is None else as_tree(start, "start")
     if start is not None and (reason := problem.violation(start)) is not None:
         raise ValueError(f"start must be feasible; {reason}")
-    rng = np.random.default_rng(random_state)
+    try:
+        rng = np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        rule = "random_state must be None, an integer >= 0 or a Generator of NumPy"
+        raise ValueError(f"{rule}; got {random_state!r}") from error
 
     limit = math.inf if time_limit is None else float(time_limit)
     title = f"{solver.brief()} on {problem.n_samples} rows, {problem.n_features} features, depth {problem.depth}"

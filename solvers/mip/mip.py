@@ -214,6 +214,9 @@ class MIP(Solver):
         search = _Search(replace(self, seed=seed), stated, began)
         problem, auto = stated.problem, self.init == "auto"
         try:
+            if not stated.extensions and search.take(problem.best_constant()):
+                yield search.step("constant")
+            yield from stated.list_candidates()
             if stated.extensions:  # which trees they allow is known from the model
                 yield from search.build()
             label = "constant" if search.take(problem.best_constant()) else ""

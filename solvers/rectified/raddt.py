@@ -13,7 +13,7 @@ from opttree.kernels.records import Rows
 from opttree.kernels.routing import project
 from opttree.kernels.smooth import rectified
 from opttree.kernels.smooth.first_order import Moments
-from opttree.model.tree import Tree
+from opttree.model.tree import Tree, replace
 from opttree.problems import SmoothTreeProblem
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
@@ -29,6 +29,7 @@ LARGEST = {3: 100.0, 7: 130.0, 10: 170.0}  # last scale by depth, and 200 for de
 SLOWEST = 1e-6  # first and last learning rate
 MOST_VISITS = 2**22  # of nodes by rows in one block, well under a tenth of a second
 USUAL_FEATURES = 50  # with more, a visit takes as much longer
+MOST_COMBINED, LEAST_VARIANCE = 300, 1e-10  # features that are decorrelated; of a combination, by that of the first
 LITTLE, ENOUGH = 5e-4, 0.01  # gains of R2: by the last run, and over the first start
 
 
@@ -44,7 +45,8 @@ class RADDT(Solver):
     these is the result. From the third start on, a run that gains less than .0005 of R2 is the last of its start, if
     that is .01 better than the first tree.
 
-    It scales features and outputs to [0, 1], whatever the units of the problem. Penalties are not part of
+    It scales features and outputs to [0, 1], whatever the units of the problem, and every second start works on
+    uncorrelated combinations of them (``decorrelate``), unlike the program. Penalties are not part of
     the gradients. From depth 5 on, weights of at most ``2**-depth`` count as zero, as in the program; unlike there,
     leaves of weight below 1e-7 of the row's own are not visited at all, boundaries are not moved by support vector
     machines, and splits are not made steeper in runs that gain nothing.
@@ -69,7 +71,10 @@ class RADDT(Solver):
     """
 
     n_starts: int = option(
-        2, "Starts: the start tree given to `solve`, or that of ``init``, and else random ones.", least=1
+        2,
+        """Starts: the start tree given to `solve`, or that of ``init``; the same on combinations of the features, see
+        ``decorrelate``; and else random ones.""",
+        least=1,
     )
     epochs: int = option(200, "Epochs of a run, each over all rows.", least=1)
     n_scales: int = option(5, "Runs of a start.", least=1)
@@ -85,11 +90,18 @@ class RADDT(Solver):
     weight_decay: float = option(0.01, "Of AdamW.", least=0)
     init: Initial = option(factory=CartInit, doc="Builds the first start if `solve` is given none.")
     dtype: Literal["float32", "float64"] = option("float32", '"float32" or "float64".')
+    decorrelate: bool = option(
+        True,
+        """Whether every second start works on linear combinations of the features that are uncorrelated, in [0, 1],
+        where there are at most 300 features. Gradients hardly move splits that are differences of features which nearly
+        agree: with the features themselves a tree of depth 4 explains .26 of the variance of 4,000 training rows of the
+        set cbm_turbine, with their combinations .95.""",
+    )
 
     @staticmethod
     def paper() -> RADDT:
         """The run that the authors' program documents: 10 starts, 3000 epochs, 5 scales."""
-        return RADDT(n_starts=10, epochs=3000)
+        return RADDT(n_starts=10, epochs=3000, decorrelate=False)
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes oblique splits, squared or log loss; depth 0 gives the constant tree."""
@@ -107,6 +119,10 @@ class RADDT(Solver):
             yield Step(start, phase="initial tree")
         units = Units.from_problem(problem)
         smooth = SmoothTreeProblem(units.stated(problem), dtype=self.dtype)
+        frames: list[tuple[Units | Combinations, SmoothTreeProblem]] = [(units, smooth)]
+        if self.decorrelate and self.n_starts > 1 and 1 < problem.n_features <= MOST_COMBINED:
+            combined = Combinations.from_problem(units.stated(problem), units)
+            frames.append((combined, SmoothTreeProblem(combined.stated(problem), dtype=self.dtype)))
         yield None
         rngs = rng.spawn(self.n_starts)
         first = smooth.problem.fit_leaves(units.scale(start))
@@ -114,14 +130,17 @@ class RADDT(Solver):
         constant, reached = mean(smooth.problem.best_constant()), mean(first)
         runs = []
         for k, start_rng in enumerate(rngs):
-            theta = smooth.soften(first, start_rng) if k == 0 else random_theta(smooth, start_rng)
-            runs.append(Ladder(self, smooth, theta))
+            frame, own = frames[k % len(frames)]
+            moved = frame.moved(first) if isinstance(frame, Combinations) else first
+            theta = own.soften(moved, start_rng) if k < len(frames) else random_theta(own, start_rng)
+            runs.append(Ladder(self, own, theta))
             runs[k].enough = reached - ENOUGH * constant if k > 1 else -np.inf
             runs[k].little = LITTLE * constant if k > 0 else 0.0
             yield None
 
         def step(start: int, stage: int, tree: Tree) -> Step:
-            trimmed = problem.trim(problem.fit_leaves(units.unscale(tree)))
+            own, _smooth = frames[(start - 1) % len(frames)]
+            trimmed = problem.trim(problem.fit_leaves(own.unscale(tree)))
             return Step(trimmed, phase=f"start {start}, run {stage}", n_evaluations=self.epochs)
 
         yield from reported(problem, runs, step)
@@ -184,6 +203,51 @@ class Units:
     def unscale(self, tree: Tree) -> Tree:
         """Convert a tree from these units to the problem's."""
         return tree.unscale(self.x_least, self.x_range, self.y_least, self.y_range)
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """Uncorrelated linear combinations of features in `Units`, which are in [0, 1] over the rows."""
+
+    units: Units
+    weights: NDArray[np.float64]  # (p, q), of the features in each combination: orthonormal columns
+    rest: NDArray[np.float64]  # (p,) what the combinations leave of the features, at the rows' mean
+    least: NDArray[np.float64]
+    extent: NDArray[np.float64]
+
+    @staticmethod
+    def from_problem(scaled: TreeProblem, units: Units) -> Combinations:
+        """The principal components of the rows of a problem in ``units``, but for those that hardly vary."""
+        weight = np.asarray(scaled.w)
+        mean = weight @ scaled.X
+        away = scaled.X - mean
+        variance, axes = np.linalg.eigh((away * weight[:, None]).T @ away)
+        weights = axes[:, variance > LEAST_VARIANCE * variance[-1]]
+        table = scaled.X @ weights
+        extent = np.ptp(table, axis=0)
+        rest = mean - weights @ (mean @ weights)
+        return Combinations(units, weights, rest, table.min(axis=0), np.where(extent > 0.0, extent, 1.0))
+
+    def stated(self, problem: TreeProblem) -> TreeProblem:
+        """State a problem in these features, without penalties."""
+        scaled = self.units.stated(problem)
+        return scaled.with_rows((scaled.X @ self.weights - self.least) / self.extent, scaled.y, scaled.sample_weight)
+
+    def moved(self, tree: Tree) -> Tree:
+        """Convert a tree from features in `Units` to these."""
+        own = replace(tree, A=tree.A @ self.weights, b=tree.b - tree.A @ self.rest)
+        if tree.linear_leaves:
+            coefs = np.asarray(tree.coefs)
+            own = replace(own, coefs=coefs @ self.weights, values=tree.values + coefs @ self.rest)
+        still, unit = np.zeros(self.units.y_least.size), np.ones(self.units.y_least.size)
+        return own.scale(self.least, self.extent, still, unit)
+
+    def unscale(self, tree: Tree) -> Tree:
+        """Convert a tree of these features to the problem's features and units."""
+        still, unit = np.zeros(self.units.y_least.size), np.ones(self.units.y_least.size)
+        own = tree.unscale(self.least, self.extent, still, unit)
+        coefs = np.asarray(own.coefs) @ self.weights.T if own.linear_leaves else own.coefs
+        return self.units.unscale(replace(own, A=own.A @ self.weights.T, coefs=coefs))
 
 
 def random_theta(smooth: SmoothTreeProblem, rng: Rng) -> Floats:

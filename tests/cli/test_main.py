@@ -364,3 +364,29 @@ def test_policies_and_survival_times_are_fitted(tmp_path, capsys, rng):
         command = ["fit", str(tmp_path / data[task]), "--task", task, "--target", target]
         assert main([*command, "--out", str(tmp_path / "model.json")]) == 2
         assert words in capsys.readouterr().err
+
+
+def test_labels_that_are_signs_come_back(tmp_path, capsys):
+    table = pd.DataFrame({"a": np.arange(40.0), "sign": np.where(np.arange(40) < 20, "+", "-")})
+    table["formula"] = np.where(np.arange(40) < 20, "low", "-high")
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    model, out = str(tmp_path / "m.json"), tmp_path / "p.csv"
+    for target in ("sign", "formula"):
+        command = [
+            "fit",
+            str(tmp_path / "rows.csv"),
+            "--target",
+            target,
+            "--drop",
+            "formula" if target == "sign" else "sign",
+        ]
+        assert main([*command, "--method", "tao-axis", "--test", "0", "--out", model]) == 0
+        capsys.readouterr()
+        assert main(["predict", model, str(tmp_path / "rows.csv"), "--out", str(out)]) == 0
+        said, found = capsys.readouterr().err, pd.read_csv(out, dtype=str)[target]
+        if target == "sign":
+            assert said == ""
+            assert (found == table["sign"]).all()
+        else:
+            assert "'-high' is written as \"'-high\"" in said
+            assert (found.str.removeprefix("'") == table["formula"]).all()

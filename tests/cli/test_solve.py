@@ -98,7 +98,7 @@ def test_solve_takes_labels_names_and_limits(csv, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--depth", "0"], "max_depth must be an integer >= 1"),
+        (["--depth", "0"], "--depth must be a whole number >= 1; got 0"),
         (
             ["--splits", "oblique", "--formulation", "hyperflow"],
             "oblique splits of 4 features have too many sides to list",

@@ -555,3 +555,87 @@ def test_no_text_of_a_table_is_a_formula_or_ends_its_place(tmp_path):
     assert json.loads(data)["nodes"]
     _out, picked = in_c(model, table.head(20), tmp_path / "c")
     assert model.classes_[picked].tolist() == model.predict(table.head(20)).tolist()
+
+
+TIMES = (
+    "2020-01-31T23:00", "2020-01-31 23", "2020-01-31", "2020-02-29", "2021-02-29", "2020-02-31", "2020-03-01 junk",
+    "2020-03-01T25:00:00", "2020-03-01T23:60", "2020-03-01T23:59:60", "2020-03-01T23:59:59.123", "2020-03-01T23:59:59.",
+    "2020-03-01T23:59:59.1x2", "2020-03-01T23:59:59Z", "2020-03-01 23:59:59+02:00", "2020-03-01 23:59:59+00",
+    "2020-00-10", "2020-13-10", "2020-04-31", "0000-01-01", "2020-03-01T10:0", "2020-03-01T", "2100-02-29", "2020-3-1",
+)  # fmt: skip
+
+
+def test_texts_of_times_are_read_alike_in_sql():
+    """Times without seconds were midnight, and days that there are not had answers."""
+    dates = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(400) * 5, unit="h")
+    table = pd.DataFrame({"date": dates, "z": np.arange(400) % 7})
+    model = opttree.TAORegressor(1, leaves="linear", leaf_shrinkage=0.0, floor=False, random_state=0)
+    query = export.to_sql(model.fit(table, np.arange(400.0) ** 1.5))
+    for text in TIMES:
+        rows = pd.DataFrame({"date": [text], "z": [1.0]})
+        try:
+            expected = model.predict(rows)[0]
+        except ValueError:
+            expected = np.nan
+        for run in (in_sqlite, in_duckdb):
+            found = run(rows, query).iloc[0, 0]
+            np.testing.assert_allclose(np.nan if found is None else found, expected, rtol=1e-9, err_msg=text)
+
+
+def test_levels_that_programs_cannot_tell_apart_are_refused(tmp_path):
+    """Whole numbers beyond 2**53 had the answer of another level."""
+    ids = 2**53 + np.arange(4)
+    table = pd.DataFrame({"id": np.tile(ids, 100), "z": np.arange(400.0) % 7})
+    model = opttree.TAORegressor(2, splits="axis", random_state=0, categorical_features=["id"])
+    model.fit(table, np.tile([0.0, 5.0, -3.0, 9.0], 100))
+    fast, rows = opttree.compile(model), table[:4]
+    assert fast.backend == "numba"
+    np.testing.assert_allclose([fast.predict_one(row) for row in rows.to_dict("records")], model.predict(rows), **CLOSE)
+    for write in (lambda: export.to_c(model, tmp_path), lambda: opttree.compile(model, "c")):
+        with pytest.raises(ValueError, match="column 'id' must have whole numbers that double precision has"):
+            write()
+    half = np.array(["a", "bad\ud800"], object)
+    table = pd.DataFrame({"text": half[np.arange(40) % 2], "z": np.arange(40.0)}, dtype=object)
+    model = opttree.TAORegressor(1, splits="axis", random_state=0).fit(table, np.arange(40.0) % 2)
+    assert opttree.compile(model).predict_one({"text": half[1], "z": 0.0}) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="column 'text' must have levels that UTF-8 can write"):
+        export.to_c(model, tmp_path)
+    table["text"] = np.where(table["text"] == "a", "a", "b\0c")
+    model.fit(table, np.arange(40.0) % 2)
+    with pytest.raises(ValueError, match="no names and levels with a zero byte for SQL"):
+        export.to_sql(model)
+
+
+def test_rules_have_brackets_around_or():
+    table = pd.DataFrame({"a": [1.0, None, 3.0, 4.0] * 10, "b": np.tile([0.0, 0.0, 1.0, 1.0], 10)})
+    model = opttree.TAORegressor(2, splits="axis", random_state=0).fit(table, table["a"].fillna(0.0) * table["b"])
+    rules = export.to_rules(model)["rule"]
+    assert any("(a <= 3.5 or missing)" in rule for rule in rules)
+
+
+def test_durations_are_read_alike():
+    table = pd.DataFrame({"d": pd.to_timedelta(np.arange(100), unit="h")})
+    model = opttree.TAORegressor(1, splits="axis", random_state=0).fit(table, np.arange(100) > 50)
+    fast = opttree.compile(model)
+    assert [fast.predict_one({"d": d}) for d in table["d"][::9]] == pytest.approx(model.predict(table[::9]))
+
+
+def test_saved_models_refuse_the_numbers_that_estimators_refuse(tmp_path):
+    a = np.random.default_rng(0).normal(size=100)
+    model = opttree.TAORegressor(2, random_state=0).fit(np.c_[a, a**2], np.where(a > 0.0, 1.0, 3.0))
+    opttree.save(model, tmp_path / "model.json")
+    for there in (model, opttree.load(tmp_path / "model.json")):
+        with pytest.raises(ValueError, match=r"X must hold numbers of at most 1e\+150 in size; got 1e\+308"):
+            there.predict([[1e308, 1.0]])
+    named = opttree.TAORegressor(2, random_state=0).fit(pd.DataFrame({"a": a, "b": a**2}), a)
+    with pytest.raises(ValueError, match="X column 'b' must hold numbers of at most"):
+        named.predict(pd.DataFrame({"a": [0.0], "b": [1e308]}))
+    table = pd.DataFrame({"a": [1.0, None] * 20, "id": 2**53 + np.arange(40), "city": ["u", "v"] * 20})
+    with pytest.raises(ValueError, match="X column 'id' must vary by more than 1e-12"):
+        opttree.TAORegressor(1).fit(table, a[:40])
+
+
+def test_names_of_features_differ():
+    table = pd.DataFrame({"a": [1.0, np.nan] * 20, "a=missing": np.arange(40.0)})
+    names = opttree.TableEncoder().fit(table, np.arange(40.0)).get_feature_names_out().tolist()
+    assert names == ["a", "a=missing'", "a=missing"]

@@ -15,7 +15,7 @@ from opttree import (
     TAORegressor,
     TreeProblem,
 )
-from opttree.statement.numbers import LARGEST
+from opttree.tables.numbers import LARGEST
 from solvers import MIP, BranchAndBound, CartInit, solve
 
 REGRESSORS = [

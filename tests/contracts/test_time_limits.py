@@ -87,7 +87,11 @@ def test_programs_keep_their_limit(formulation):
     rng = np.random.default_rng(0)
     problem = TreeProblem(rng.normal(size=(60, 2)), rng.normal(size=60), depth=2, splits="axis")
     linear = problem.restated(leaves="linear")
-    for stated, own, of_solve in ((problem, 0.5, None), (problem, None, 0.5), (linear, None, 0.5)):
+    # all lines through pairs of rows; linear leaves of all cuts of all sets: what is enumerated can be stopped
+    lines = TreeProblem(rng.normal(size=(250, 2)), rng.normal(size=250), depth=2)
+    many = TreeProblem(rng.normal(size=(350, 3)), rng.normal(size=350), depth=2, splits="axis", leaves="linear")
+    of_solve_alone = [(stated, None, 0.5) for stated in (problem, linear, lines, many)]
+    for stated, own, of_solve in ((problem, 0.5, None), *of_solve_alone):
         if MIP(formulation).refusal(stated) is None:
             result = solve(stated, MIP(formulation, time_limit=own), time_limit=of_solve)
             assert result.seconds < 2.5  # building a model of the textbook is one piece

@@ -106,3 +106,29 @@ def test_a_matrix_with_names_is_read_by_them():
     assert len({tuple(model.predict(X)) for model in models}) == 1
     more = matrix.reindex(index=["a", "b", "c"], columns=["a", "b", "c"], fill_value=2)  # a fold may lack a label
     assert np.array_equal(CostClassifier(2, cost_matrix=more).fit(X, labels).predict(X), models[0].predict(X))
+
+
+def test_costs_of_rows_are_found_by_the_names_of_their_columns():
+    X, y = pd.DataFrame({"b": ["x", "y"] * 20}), np.array(["a", "b"] * 20)
+    costs = pd.DataFrame({"b": (y == "a") * 1.0, "a": (y == "b") * 1.0})
+    model = CostClassifier(random_state=0)
+    for table in (
+        costs,
+        costs[["a", "b"]],
+        costs[["a", "b"]].to_numpy(),
+        costs[["a", "b"]].set_axis(["p", "q"], axis=1),
+    ):
+        assert (model.fit(X, y, costs=table).predict(X) == y).all()
+        assert model.mean_cost(X, y, costs=table) == 0.0
+
+
+@pytest.mark.parametrize("weight", [np.zeros(40), -np.ones(40)])
+def test_scores_refuse_weights_that_fits_refuse(weight):
+    X, y, rng = drawn()
+    rewards = rng.normal(size=(40, 2))
+    for score in (
+        lambda: CostClassifier().fit(X, y).mean_cost(X, y, weight),
+        lambda: opttree.PolicyTree(1).fit(X, rewards).policy_value(X, rewards, weight),
+    ):
+        with pytest.raises(ValueError, match="sample_weight must be finite, >= 0 and not all zero"):
+            score()

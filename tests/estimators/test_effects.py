@@ -98,3 +98,26 @@ def test_bad_input_is_refused(change, words):
     given = {"X": np.arange(120.0).reshape(60, 2), "treatment": np.arange(60) % 2, "outcome": np.arange(60.0)}
     with pytest.raises(ValueError, match=words):
         CausalTree(**SIMPLE).fit(**(given | change))
+
+
+def test_lists_lengths_and_texts():
+    X, treated, outcome, _effect = drawn(200)
+    short = CausalTree(1, **SIMPLE)
+    of_lists = CausalTree(1, **SIMPLE).fit(X.tolist(), treated.tolist(), outcome.tolist())
+    np.testing.assert_array_equal(of_lists.predict(X), short.fit(X, treated, outcome).predict(X))
+    for given in (
+        (X, treated[:50], outcome),
+        (X, None, outcome),
+        (X[:50], treated, outcome),
+        (X, treated, outcome[:9]),
+    ):
+        with pytest.raises(ValueError, match=r"X must be \(n, p\), treatment and outcome \(n,\); got shapes"):
+            CausalTree(1, **SIMPLE).fit(*given)
+    with pytest.raises(ValueError, match="outcome must hold numbers; got could not convert string"):
+        CausalTree(1, **SIMPLE).fit(X, treated, np.repeat("a", 200))
+    with pytest.raises(ValueError, match="coverage must be between 0 and 1; got 'x'"):
+        of_lists.effect_interval(X, "x")
+    with pytest.raises(ValueError, match="treatment must have cv = 5 rows or more of each label; got 3 of True"):
+        causal.scores(X, np.arange(200) < 3, outcome)
+    with pytest.raises(ValueError, match=r"propensity must add up to 1 over the treatments; got 1\.8"):
+        causal.scores(X, treated, outcome, propensity=[0.9, 0.9])

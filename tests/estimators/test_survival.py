@@ -201,3 +201,12 @@ def test_veterans_are_those_of_streed():
         )
         assert model.is_optimal_
         assert model.result_.objective == pytest.approx(value, abs=5e-7)
+
+
+def test_weights_stand_for_repeated_rows():
+    X, y = drawn(120)
+    weight = np.arange(120) % 3
+    model = SurvivalTree(2, split_price=0.0, min_samples_leaf=1, random_state=0)
+    found = model.fit(X, y, weight).predict(X)
+    repeated = model.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight)).predict(X)
+    np.testing.assert_allclose(found, repeated, rtol=1e-9)

@@ -31,7 +31,7 @@ def test_spreadsheets_get_no_formulas(text):
     assert escape.cell(text) == f"'{text}"
 
 
-@pytest.mark.parametrize("entry", ["red", "", "-3.5", "+1,200", "-1e-05", "a=b", 3.5, None, -2])
+@pytest.mark.parametrize("entry", ["red", "", "+", "-", "--", "-3.5", "+1,200", "-1e-05", "a=b", 3.5, None, -2])
 def test_spreadsheets_get_other_entries_as_they_are(entry):
     assert escape.cell(entry) is entry
 

@@ -16,11 +16,11 @@ from opttree.estimators.recipe import Estimator, Fit, Rows, has_costs, has_numbe
 from opttree.estimators.steps.tails import Limits
 from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
-from opttree.statement.numbers import are_small, check_numbers
 from opttree.tables.checks import as_given, check_columns, check_target
 from opttree.tables.describe import warn_of_table
 from opttree.tables.encoder import TableEncoder, as_array, check_table, needs_encoding, signs_of
 from opttree.tables.encoding import level_text
+from opttree.tables.numbers import are_small, check_numbers
 from opttree.tables.row_weights import check_sample_weight
 from opttree.wide.sparse import as_rows, is_given_sparse
 
@@ -63,7 +63,7 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
         X = as_array(X)
         check_columns(X)
         X, y = validate_data(options, X, y, dtype=np.float64, order="C", **how)
-        check_numbers("X", X)
+        check_features(X, names_in(options))
     else:
         y = validate_data(options, y=y, **how)
         table = check_table(options, X, reset=True)
@@ -75,7 +75,7 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
             high_cardinality=options.high_cardinality,
         )
         X = encode(options, encoder, table, y, sample_weight)
-        check_numbers("X", X)
+        check_features(X, encoder.encoding_.names)
         before = getattr(options, "encoder_", None)
         goes_on = getattr(options, "warm_start", False) and hasattr(options, "forest_")
         if goes_on and (before is None or before.encoding_ != encoder.encoding_):
@@ -129,8 +129,27 @@ def read_new(options: Estimator, X: Any) -> Any:
         X = as_array(X)
         check_columns(X)
         Z = validate_data(options, X, reset=False, dtype=np.float64, order="C")
-    check_numbers("X", Z)
+    check_features(Z, names_in(options))
     return Z
+
+
+def names_in(options: Estimator) -> Sequence[str] | None:
+    """Names of the features of an estimator that has read a table, or None."""
+    encoder = getattr(options, "encoder_", None)
+    if encoder is None:
+        return getattr(options, "feature_names_in_", None)
+    names: Sequence[str] = encoder.encoding_.names
+    return names
+
+
+def check_features(X: Floats, names: Sequence[str] | None) -> None:
+    """`check_numbers` of features (n, p), with the name of a column, where there are names."""
+    try:
+        check_numbers("X", X)
+    except ValueError:
+        for j, name in enumerate(() if names is None else names):
+            check_numbers(f"X column {name!r}", X[:, j])
+        raise
 
 
 def _plain(options: Estimator, X: Any) -> Floats | None:
@@ -177,10 +196,13 @@ def class_weighted(options: Estimator, y: NDArray[Any], weight: Floats) -> Float
     if class_weight is None:
         return weight
     try:
-        return compute_sample_weight(class_weight, y) * weight
+        factors = compute_sample_weight(class_weight, y)
     except ValueError as error:
         rule = "class_weight must be None, 'balanced' or a dict from the labels of y to weights"
         raise ValueError(f"{rule}; got {class_weight!r}") from error
+    if not (np.isfinite(factors) & (factors >= 0.0)).all():
+        raise ValueError(f"class_weight must hold finite weights >= 0; got {class_weight!r}")
+    return factors * weight
 
 
 def monotone_signs(options: Estimator) -> tuple[int, ...] | None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.estimators.recipe import Estimator, Recipe, chooses_depth, has_numbers, is_ordered, standardised
-from opttree.estimators.steps.rows import class_weighted
+from opttree.estimators.steps.rows import class_weighted, names_in
 from opttree.estimators.steps.units import Scaling, moments
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import MaxSplits
@@ -41,7 +41,12 @@ def state(
     units = np.zeros(1), np.ones(1)
     if has_numbers(options):
         units = (recipe.outputs or standardised)(options, y.reshape(y.shape[0], -1), weight)
-    scaling = Scaling(*feature_units(options, X, weight), *units)
+    try:
+        scaling = Scaling(*feature_units(options, X, weight), *units)
+    except ValueError:
+        for j, name in enumerate(() if (names := names_in(options)) is None else names):
+            moments(X[:, [j]], weight, f"X column {name!r}".replace("{", "{{").replace("}", "}}"))
+        raise
     Z = scaling.features(X)
     if options.splits == "axis" and not is_sparse(X):
         in_same_order(X, Z)

@@ -19,9 +19,9 @@ from opttree.estimators.steps.rows import read_new
 from opttree.runtime.interrupts import noted_interrupts
 from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
-from opttree.statement.numbers import check_numbers
 from opttree.tables.checks import check_columns
 from opttree.tables.chunks import Chunks
+from opttree.tables.numbers import check_numbers
 from opttree.wide.sparse import as_rows, is_given_sparse
 
 Floats = NDArray[np.float64]

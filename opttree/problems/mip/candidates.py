@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ from opttree.statement.numbers import unit_range
 
 Floats = NDArray[np.float64]
 MOST_BYTES = 2.0e9  # of the weights of candidate splits
+PAIRS = 64  # of rows, between two points where it can be stopped
 COLLINEAR = 1e-13  # distance from a line, relative to the coordinates, that may be due to rounding
 
 
@@ -168,8 +171,23 @@ def thresholds(X: Floats, n_thresholds: int | str) -> Candidates:
     )
 
 
+def finished(work: Generator[None, None, Any]) -> Any:
+    """Run ``work`` without stopping and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as stop:
+            return stop.value
+
+
 def dichotomies(X: Floats) -> Candidates:
-    """All divisions of the rows of ``X (n, 2)`` into two parts by a line.
+    """`divisions`, without stopping."""
+    found: Candidates = finished(divisions(X))
+    return found
+
+
+def divisions(X: Floats) -> Generator[None, None, Candidates]:
+    """All divisions of the rows of ``X (n, 2)`` into two parts by a line; yields None wherever it can be stopped.
 
     A line that divides two sets can be moved to an inner tangent of both, on which the touching rows of one set come
     before those of the other. So every division comes from a line through two rows that are neighbours on it, rotated
@@ -194,6 +212,8 @@ def dichotomies(X: Floats) -> Candidates:
         add(a, float(b))
     for i in range(len(unit)):
         for k in range(i + 1, len(unit)):
+            if k % PAIRS == 0:
+                yield
             along = unit[k] - unit[i]
             length = np.hypot(*along)
             along = along / length

@@ -196,7 +196,8 @@ def _spared(problem: TreeProblem, sets: NDArray[np.uint64]) -> Floats | float:
 
 def _states_per_chunk(problem: TreeProblem) -> int:
     """States processed between two points where it can be stopped."""
-    return max(1, CHUNK // problem.n_samples)
+    of_leaf = (problem.n_features + 1) ** 2 if problem.leaves == "linear" else 1
+    return max(1, CHUNK // (problem.n_samples * of_leaf))
 
 
 def as_kernels_take_it(problem: TreeProblem) -> tuple[Rows, partition.Form]:
@@ -234,11 +235,14 @@ def _last_columns(
     """The best last split of each set (and family), if it is better than a leaf."""
     cost = np.full((len(parents), candidates.order.shape[0]), np.inf)
     split = np.full(cost.shape, -1)
-    step = max(1, 8 * CHUNK // (problem.n_samples * max(cost.shape[1], 1)))
-    if problem.leaves == "linear" and problem.loss_function.form == "absolute":
-        step = 1
+    n_families, work = cost.shape[1], 8 * CHUNK
+    of_family = problem.n_samples  # work
+    if problem.leaves == "linear":
+        of_family *= max(candidates.cut.size * (problem.n_features + 1) ** 2 // (8 * max(n_families, 1)), 1)
+    step, some = max(1, work // (of_family * max(n_families, 1))), n_families
+    if step == 1:
+        some = max(1, work // of_family)
     data, form = as_kernels_take_it(problem)
-    families = partition.Families(candidates.order, candidates.start, candidates.cut)
     by_y = np.zeros((0, problem.n_samples), np.int32)
     if form.loss == codes.ABSOLUTE:
         by_y = np.ascontiguousarray(np.argsort(data.Y, axis=0, kind="stable").T.astype(np.int32))
@@ -247,7 +251,12 @@ def _last_columns(
         if problem.leaves == "linear" and problem.loss_function.form == "absolute":
             cost[part], split[part] = yield from _linear_absolute_cuts(problem, candidates, sets[parents[part]])
         else:
-            cost[part], split[part] = partition.best_cuts(sets[parents[part]], families, data, by_y, form)
+            for begin in range(0, n_families, max(some, 1)):
+                few = slice(begin, begin + some)
+                start = candidates.start[begin : begin + some + 1]
+                own = partition.Families(candidates.order[few], start, candidates.cut)
+                cost[part, few], split[part, few] = partition.best_cuts(sets[parents[part]], own, data, by_y, form)
+                yield
             cost[part] += np.reshape(_spared(problem, sets[parents[part]]), (-1, 1))
         yield
     if cost.size and not by_family:

@@ -11,7 +11,7 @@ import numpy as np
 
 from opttree.model.tree import Tree
 from opttree.problems.exact.leaves import fit_exact_leaves, leaves_in_range
-from opttree.problems.mip.candidates import with_margin
+from opttree.problems.mip.candidates import finished, with_margin
 from opttree.problems.mip.files import labels, read_values, write_start
 from opttree.problems.mip.hypergraph import subtree_bounds
 from opttree.problems.mip.statement import CARDS, COMPARED, Card, Formulation, MIPStatement
@@ -83,7 +83,7 @@ class MIPTreeProblem(MIPStatement):
         Formulation
             The formulation.
         """
-        formulation: Formulation = _finished(self.prepare(complete=complete))
+        formulation: Formulation = finished(self.prepare(complete=complete))
         return formulation
 
     def prepare(self, *, complete: bool = False) -> Generator[None, None, Formulation]:
@@ -451,12 +451,3 @@ def _satisfied(model: Any) -> bool:
         if body > (high if high is not None else np.inf) + SLACK:
             return False
     return True
-
-
-def _finished(work: Generator[None, None, Any]) -> Any:
-    """Run ``work`` without stopping and return its result."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as stop:
-            return stop.value

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
 from opttree.model.tree import Tree
 from opttree.problems.exact.problem import refusal_of_sums
-from opttree.problems.mip.candidates import MOST_BYTES, Candidates, bytes_of_thresholds, dichotomies, thresholds
+from opttree.problems.mip.candidates import (
+    MOST_BYTES,
+    Candidates,
+    bytes_of_thresholds,
+    dichotomies,
+    divisions,
+    thresholds,
+)
 from opttree.runtime.options import Checked, option
 from opttree.statement.constraints import (
     AnswerLimit,
@@ -249,6 +257,11 @@ class MIPStatement(Checked):
             return thresholds(self.problem.X, self.n_thresholds)
         return dichotomies(self.problem.X)
 
+    def list_candidates(self) -> Generator[None, None, None]:
+        """List the candidate splits once, where that takes long; yields None wherever it can be stopped."""
+        if self.problem.splits == "oblique" and self.lists_candidates and "candidates" not in self.__dict__:
+            self.__dict__["candidates"] = yield from divisions(self.problem.X)
+
     @property
     def lists_candidates(self) -> bool:
         """Whether the candidates form a finite list: not for oblique splits in "big-m"."""
@@ -266,4 +279,6 @@ class MIPStatement(Checked):
         """The candidate splits in words, for a certificate."""
         if not self.lists_candidates:
             return f"hyperplanes with a margin of {self.margin:g} on features scaled to [0, 1]"
+        if self.problem.splits == "oblique" and "candidates" not in self.__dict__:
+            return "all linear dichotomies of the rows"  # which are not listed yet
         return self.candidates.description

@@ -1,0 +1,28 @@
+"""Numbers that models and statements take: finite, and not so large that sums of squares overflow."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+LARGEST = 1e150  # largest size of a number in X and y: its square, and sums of such squares over rows, are finite
+
+
+def are_small(values: NDArray[np.float64]) -> bool:
+    """Whether all numbers of the array are finite and far smaller than `LARGEST`: in one pass, without an array of its
+    size.
+    """
+    flat = np.ascontiguousarray(values).ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.einsum("i,i->", flat, flat) <= LARGEST**2)
+
+
+def check_numbers(name: str, values: NDArray[np.float64]) -> None:
+    """ValueError, with ``name``, unless all numbers of the array are finite and at most `LARGEST` in size."""
+    if are_small(values):
+        return
+    flat = np.ascontiguousarray(values).ravel()
+    if not np.isfinite(flat).all():
+        raise ValueError(f"{name} must be finite; got {flat[~np.isfinite(flat)][0]}")
+    if (largest := float(np.abs(flat).max())) > LARGEST:
+        raise ValueError(f"{name} must hold numbers of at most {LARGEST:g} in size; got {largest:g}")
