@@ -248,7 +248,7 @@ def _checked(
         raise ValueError(f"treatment must have two or more labels; got {labels.size}")
     counts = np.bincount(code)
     if (fewest := int(counts.min())) < cv:
-        label = labels[counts.argmin()].item() if hasattr(labels[0], "item") else labels[counts.argmin()]
+        label = labels.tolist()[int(counts.argmin())]
         raise ValueError(f"treatment must have cv = {cv} rows or more of each label; got {fewest} of {label!r}")
     return table, y, labels, code
 

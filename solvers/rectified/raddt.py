@@ -15,6 +15,7 @@ from opttree.kernels.smooth import rectified
 from opttree.kernels.smooth.first_order import Moments
 from opttree.model.tree import Tree, replace
 from opttree.problems import SmoothTreeProblem
+from opttree.runtime.calm import calm_threads
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from solvers.core.base import Solver, Step, Steps, at_hand
@@ -121,8 +122,9 @@ class RADDT(Solver):
         smooth = SmoothTreeProblem(units.stated(problem), dtype=self.dtype)
         frames: list[tuple[Units | Combinations, SmoothTreeProblem]] = [(units, smooth)]
         if self.decorrelate and self.n_starts > 1 and 1 < problem.n_features <= MOST_COMBINED:
-            combined = Combinations.from_problem(units.stated(problem), units)
-            frames.append((combined, SmoothTreeProblem(combined.stated(problem), dtype=self.dtype)))
+            with calm_threads():
+                combined = Combinations.from_problem(units.stated(problem), units)
+                frames.append((combined, SmoothTreeProblem(combined.stated(problem), dtype=self.dtype)))
         yield None
         rngs = rng.spawn(self.n_starts)
         first = smooth.problem.fit_leaves(units.scale(start))
@@ -140,7 +142,9 @@ class RADDT(Solver):
 
         def step(start: int, stage: int, tree: Tree) -> Step:
             own, _smooth = frames[(start - 1) % len(frames)]
-            trimmed = problem.trim(problem.fit_leaves(own.unscale(tree)))
+            with calm_threads():
+                tree = own.unscale(tree)
+            trimmed = problem.trim(problem.fit_leaves(tree))
             return Step(trimmed, phase=f"start {start}, run {stage}", n_evaluations=self.epochs)
 
         yield from reported(problem, runs, step)
