@@ -119,12 +119,13 @@ class RADDT(Solver):
             start = self.init.build(problem, rng)
             yield Step(start, phase="initial tree")
         units = Units.from_problem(problem)
-        smooth = SmoothTreeProblem(units.stated(problem), dtype=self.dtype)
+        scaled = units.stated(problem)
+        smooth = SmoothTreeProblem(scaled, dtype=self.dtype)
         frames: list[tuple[Units | Combinations, SmoothTreeProblem]] = [(units, smooth)]
         if self.decorrelate and self.n_starts > 1 and 1 < problem.n_features <= MOST_COMBINED:
             with calm_threads():
-                combined = Combinations.from_problem(units.stated(problem), units)
-                frames.append((combined, SmoothTreeProblem(combined.stated(problem), dtype=self.dtype)))
+                combined = Combinations.from_problem(scaled, units)
+                frames.append((combined, SmoothTreeProblem(combined.stated(scaled), dtype=self.dtype)))
         yield None
         rngs = rng.spawn(self.n_starts)
         first = smooth.problem.fit_leaves(units.scale(start))
@@ -232,9 +233,8 @@ class Combinations:
         rest = mean - weights @ (mean @ weights)
         return Combinations(units, weights, rest, table.min(axis=0), np.where(extent > 0.0, extent, 1.0))
 
-    def stated(self, problem: TreeProblem) -> TreeProblem:
-        """State a problem in these features, without penalties."""
-        scaled = self.units.stated(problem)
+    def stated(self, scaled: TreeProblem) -> TreeProblem:
+        """State a problem in ``units`` in these features."""
         return scaled.with_rows((scaled.X @ self.weights - self.least) / self.extent, scaled.y, scaled.sample_weight)
 
     def moved(self, tree: Tree) -> Tree:

@@ -265,7 +265,7 @@ def test_a_tree_of_combinations_is_the_tree_of_the_features():
     units = Units.from_problem(problem)
     combined = Combinations.from_problem(units.stated(problem), units)
     tree = solve(problem, solvers.TAO(), random_state=0).tree
-    moved, stated = combined.moved(units.scale(tree)), combined.stated(problem)
+    moved, stated = combined.moved(units.scale(tree)), combined.stated(units.stated(problem))
     correlation = np.cov(stated.X.T, aweights=stated.w)
     assert np.abs(correlation - np.diag(np.diag(correlation))).max() < 1e-9
     np.testing.assert_allclose(combined.unscale(moved).outputs(problem.X), tree.outputs(problem.X), rtol=1e-9)
