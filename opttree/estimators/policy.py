@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from opttree.estimators.proved import ProvedTree, priced, solver_of, unscaled
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
-from opttree.estimators.scores import as_numbers, scores
+from opttree.estimators.scores import as_numbers, check_shapes, scores
 from opttree.estimators.steps.model import single_tree
 from opttree.estimators.steps.price import plain, solve_priced
 from opttree.model.tree import replace
@@ -253,7 +253,10 @@ class DRPolicyTree(PolicyTree):
         self
             The fitted estimator.
         """
-        table = as_numbers(X, Y) if W is None else np.column_stack([as_numbers(X, Y), as_numbers(W, Y)])
+        tables = {"X": X} if W is None else {"X": X, "W": W}
+        for name, given in tables.items():
+            check_shapes(given, np.asarray(T), np.asarray(Y), name)
+        table = np.column_stack([as_numbers(given, Y) for given in tables.values()])
         check_weight(check_sample_weight(sample_weight, np.asarray(Y)))
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         found = scores(

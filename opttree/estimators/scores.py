@@ -253,12 +253,12 @@ def _checked(
     return table, y, labels, code
 
 
-def check_shapes(table: Any, treatment: NDArray[Any], outcome: NDArray[Any]) -> None:
-    """ValueError unless there are a treatment and an outcome for each row of a table."""
+def check_shapes(table: Any, treatment: NDArray[Any], outcome: NDArray[Any], name: str = "X") -> None:
+    """ValueError unless there are a treatment and an outcome for each row of a table, the argument ``name``."""
     shape = np.shape(table)
     if len(shape) != 2 or treatment.shape != shape[:1] or outcome.shape != shape[:1]:
         shapes = f"{shape}, {treatment.shape} and {outcome.shape}"
-        raise ValueError(f"X must be (n, p), treatment and outcome (n,); got shapes {shapes}")
+        raise ValueError(f"{name} must be (n, p), treatment and outcome (n,); got shapes {shapes}")
 
 
 def _numbers(name: str, values: Any) -> Floats:

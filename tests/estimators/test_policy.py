@@ -281,6 +281,14 @@ def test_a_policy_is_learnt_from_treatments():
     assert model.policy_value(X[:, :1], model.scores_)[0] > model.scores_.mean(axis=0).max()
 
 
+def test_treatments_need_rows_of_their_own():
+    X, treated, y, _chance = observed()
+    for bad in ({"Y": None}, {"X": X[:3]}, {"W": X[:3]}):
+        name = "W" if "W" in bad else "X"
+        with pytest.raises(ValueError, match=rf"{name} must be \(n, p\), treatment and outcome \(n,\); got shapes"):
+            DRPolicyTree(1).fit(**({"Y": y, "T": treated, "X": X} | bad))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
