@@ -54,6 +54,8 @@ ENCODINGS = [
 ]  # fmt: skip
 REGULAR = 0.9  # share of the lines that have as many values as most
 COMMA_NUMBER = re.compile(r"-?\d{1,3}(\.\d{3})*,\d+|-?\d+,\d+")
+QUOTED = re.compile(r"(?<![^\t;|,\r\n]) *'(?:[^'\r\n]|'')*' *(?![^\t;|,\r\n])")
+HALF_QUOTED = re.compile(r"(?<![^\t;|,\r\n]) *'|' *(?![^\t;|,\r\n])")
 POINT_NUMBER = re.compile(r"-?\d*\.(\d{1,2}|\d{4,})")
 BLANKS = ["", "NA", "N/A", "#N/A", "#NA", "<NA>", "NULL", "null", "NaN", "nan", "n/a", "-NaN", "-nan", "#N/A N/A"]
 MOST_LISTED = 5  # texts that a note quotes
@@ -88,9 +90,9 @@ def read_table(
 
     What is None is guessed from the file. Texts become numbers where all of a column are written as numbers: with
     thousands, a decimal comma, a currency, a percent sign or one unit; and dates where all are dates of one format.
-    Blanks around texts are stripped; "?", "-", "n/a" and other usual marks are missing values in such columns. A
-    nameless first column that counts or names the rows, and nameless empty ones, are left out. `opttree.describe_table`
-    and the command ``opttree look`` say what was made of each column.
+    Blanks, quotation marks and apostrophes around texts are stripped; "?", "-", "n/a" and other usual marks are missing
+    values in such columns. A nameless first column that counts or names the rows, and nameless empty ones, are left
+    out. `opttree.describe_table` and the command ``opttree look`` say what was made of each column.
 
     Parameters
     ----------
@@ -279,7 +281,10 @@ def _text_table(given: _Given) -> tuple[pd.DataFrame, Form, list[str]]:
     skipped, named, lines = _without_comments(lines, notes)
     if not lines.strip():
         raise ValueError(f"{str(path)!r} must be a readable CSV file with a header; it is empty")
-    sep, numbered, header = _parted(given, lines, named, notes)
+    quote = _quote(lines if whole else lines[: lines.rfind("\n")])
+    if quote != '"':
+        notes.append("texts between apostrophes, which are no part of them")
+    sep, numbered, header = _parted(given, lines, named, quote, notes)
     rows = [row for _line, row in numbered]
     width = _width(numbered[1:] or numbered)
     cells = [cell.strip() for row in rows[int(header) :] for cell in row]
@@ -309,7 +314,8 @@ def _text_table(given: _Given) -> tuple[pd.DataFrame, Form, list[str]]:
     if whole:
         source = io.BytesIO(head.rstrip(b"\r\n") if encoding.startswith(("utf-8", "cp", "latin", "ascii")) else head)
     options: dict[str, Any] = {
-        "sep": r"\s+" if sep == " " else sep, "header": None, "skiprows": skipped + start, "names": range(len(names)),
+        "sep": r"\s+" if sep == " " else sep, "quotechar": quote, "header": None, "skiprows": skipped + start,
+        "names": range(len(names)),
         "dtype": str if as_texts else dict.fromkeys(texts | codes, str), "index_col": False, "keep_default_na": False,
         "na_values": [*BLANKS, *given.na], "skipinitialspace": True, "low_memory": False, "on_bad_lines": "error",
         "compression": None if whole else "infer", "skip_blank_lines": like is None,
@@ -340,23 +346,23 @@ def _text_table(given: _Given) -> tuple[pd.DataFrame, Form, list[str]]:
     return frame, Form(sep, encoding, decimal or ".", given.thousands or "", header), notes
 
 
-def _parted(given: _Given, lines: str, named: str, notes: list[str]) -> tuple[str, Rows, bool]:
+def _parted(given: _Given, lines: str, named: str, quote: str, notes: list[str]) -> tuple[str, Rows, bool]:
     """The separator, the rows from that with the names, and whether there are names."""
     if given.like is not None:
         usual = given.sep or given.like.separator
         for sep in dict.fromkeys([*filter(None, [usual]), *SEPARATORS]):
-            rows = _rows(lines, sep)
+            rows = _rows(lines, sep, quote)
             for k, (_line, row) in enumerate(rows[:MOST_TITLES]):
                 if {cell.strip() for cell in row} & set(given.known):
                     return sep, rows[k:], True
-        sep = usual or _separator(lines)
+        sep = usual or _separator(lines, quote)
         if not given.like.header and given.header is not True:
-            return sep, _rows(lines, sep), False
-        return sep, _rows(lines, sep), True  # whose names will be missed
-    sep = given.sep or named or _separator(lines)
+            return sep, _rows(lines, sep, quote), False
+        return sep, _rows(lines, sep, quote), True  # whose names will be missed
+    sep = given.sep or named or _separator(lines, quote)
     if sep != "," and given.sep is None:
         notes.append(f"separator {NAMES.get(sep, repr(sep))}")
-    rows = _rows(lines, sep)
+    rows = _rows(lines, sep, quote)
     if given.header is not False:
         rows = _without_titles(rows, notes)
     header = given.header
@@ -470,12 +476,22 @@ def _first(lines: str) -> tuple[str, str]:
     return (lines, "") if match is None else (lines[: match.start()], lines[match.end() :])
 
 
-def _rows(lines: str, sep: str) -> Rows:
+def _quote(lines: str) -> str:
+    """What stands around texts: apostrophes where there are no quotation marks, and every entry that begins or ends
+    with an apostrophe does both.
+    """
+    if '"' in lines or "'" not in lines:
+        return '"'
+    rest, found = QUOTED.subn("", lines)
+    return "'" if found and not HALF_QUOTED.search(rest) else '"'
+
+
+def _rows(lines: str, sep: str, quote: str) -> Rows:
     """The first rows that are not blank, each with the number of rows before it, of which quotes may hold several
     lines.
     """
     rows: Rows = []
-    reader = csv.reader(io.StringIO(lines, newline=""), delimiter=sep, skipinitialspace=True)
+    reader = csv.reader(io.StringIO(lines, newline=""), delimiter=sep, quotechar=quote, skipinitialspace=True)
     with contextlib.suppress(csv.Error):
         for before, row in enumerate(reader):
             if row:
@@ -487,11 +503,11 @@ def _rows(lines: str, sep: str) -> Rows:
     return rows or [(0, [""])]
 
 
-def _separator(lines: str) -> str:
+def _separator(lines: str, quote: str) -> str:
     """What stands between columns: by which most rows have as many values as the line with the names, or as most."""
     found = []
     for preference, sep in enumerate(SEPARATORS):
-        rows = _rows(lines, sep)
+        rows = _rows(lines, sep, quote)
         width = _width(rows)
         if width < 2:
             continue
@@ -500,8 +516,9 @@ def _separator(lines: str) -> str:
         found.append((alike >= REGULAR, headed, round(alike, 1), width if headed else 0, -preference, sep))
     if found and max(found)[0]:
         return max(found)[-1]
-    widths = Counter(len(row) for _line, row in _rows(lines, " ")).most_common(1)[0]
-    if not found and widths[0] > 1 and widths[1] >= REGULAR * len(_rows(lines, " ")):
+    blanks = _rows(lines, " ", quote)
+    widths = Counter(len(row) for _line, row in blanks).most_common(1)[0]
+    if not found and widths[0] > 1 and widths[1] >= REGULAR * len(blanks):
         return " "
     return max(found)[-1] if found else ","
 

@@ -35,6 +35,7 @@ FILES = {
     "decimal comma": joined(";", [tuple(cell.replace(".", ",") for cell in row) for row in (NAMES, *ROWS)]).encode(),
     "thousands": joined(",", [NAMES, *((english(a), b, english(c)) for a, b, c in ROWS)]).encode(),
     "currency": joined(";", [NAMES, *((f"$ {a}", b, f"{c} EUR") for a, b, c in ROWS)]).encode(),
+    "apostrophes": joined(",", [tuple(f"'{cell}'" for cell in row) for row in (NAMES, *ROWS)]).encode(),
     "comments": b"# made by hand\n# in March\n" + joined(",").encode(),
     "title": b"Prices of 2024,,\n\n" + joined(",").encode(),
     "sep=": b"sep=;\n" + joined(";").encode(),
@@ -54,6 +55,26 @@ def test_dialects_are_read_as_the_plain_file(tmp_path, form):
     expected, found = opttree.read_table(tmp_path / "plain.csv"), opttree.read_table(tmp_path / "a.csv")
     assert list(found.columns) == list(NAMES)
     pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["'Rome, old'", "'rock ''n'' roll'", "x"], ["Rome, old", "rock 'n' roll", "x"]),
+        (["'tis, so", "O'Neil", "x"], None),
+        (["6'", "O'Neil", "x"], ["6'", "O'Neil", "x"]),
+        (["rock 'n' roll", "'", "x"], ["rock 'n' roll", "'", "x"]),
+        (['"a"', "'b'", "x"], ["a", "'b'", "x"]),
+    ],
+)
+def test_apostrophes_around_texts_are_no_part_of_them(tmp_path, cells, expected):
+    lines = [f"{cells[i % 3]},{i}" for i in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["text,y", *lines]) + "\n")
+    if expected is None:
+        with pytest.raises(ValueError, match="no more values in a row than names"):
+            read(tmp_path / "a.csv")
+    else:
+        assert read(tmp_path / "a.csv").frame["text"].tolist() == expected * 20
 
 
 @pytest.mark.parametrize(
