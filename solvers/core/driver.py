@@ -220,7 +220,9 @@ class _Recorder:
             raise SolverError(f"{type(self.solver).__name__} ended without yielding a tree{why}")
         problem, bound, seconds = self.problem, self.bound, self.seconds
         free = problem.restated(constraints=()) if problem.constraints else problem  # the constant may be infeasible
-        objective, scale = problem.objective(self.best.tree), free.objective(free.best_constant())
+        seen = self.seen[1] if self.best.tree is self.seen[0] else None
+        objective = problem.objective(self.best.tree) if seen is None else seen
+        scale = free.objective(free.best_constant())
         if bound is not None and objective < bound:
             row = 1.0 if problem.is_classification else float(np.ptp(problem.Y)) ** problem.loss_function.degree
             if objective >= bound - BOUND_RTOL * abs(bound) - BOUND_ATOL * scale - EPSILON * row:

@@ -12,15 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.runtime.interrupts import POLL
+from solvers.core.base import LastCall
 
 Floats = NDArray[np.floating]
 GRACE = 0.2  # seconds that a run that is no longer needed is waited for
 
 
 class Iterate(NamedTuple):
-    """The current point of a run, and the number of evaluations since the iterate before."""
+    """The current point of a run, its number, and the number of evaluations since the iterate before."""
 
     theta: Floats
+    number: int
     n_evaluations: int
 
 
@@ -33,9 +35,10 @@ def minimise(
 ) -> Generator[Iterate | None, None, tuple[Any, int]]:
     """`scipy.optimize.minimize` from ``theta``, in a thread that waits at every ``portion``-th iterate.
 
-    Yields these iterates, and None from time to time in between; returns SciPy's result and the number of evaluations
-    since the last iterate. ``how`` are options of SciPy, such as ``method``. Closing the generator ends the run at its
-    next evaluation; a long step of SciPy's own (SLSQP's take the cube of the number of variables) is not waited for.
+    Yields these iterates, and None from time to time in between; at a `LastCall`, the latest iterate. It returns
+    SciPy's result and the number of evaluations since the last iterate. ``how`` are options of SciPy, such as
+    ``method``. Closing the generator ends the run at its next evaluation; a long step of SciPy's own (SLSQP's take the
+    cube of the number of variables) is not waited for.
     """
     from scipy.optimize import minimize
 
@@ -43,6 +46,7 @@ def minimise(
     taken = threading.Event()
     left = False
     counts = {"iterates": 0, "evaluations": 0, "told": 0}
+    latest = np.asarray(theta)
 
     def told() -> int:
         new = counts["evaluations"] - counts["told"]
@@ -57,10 +61,12 @@ def minimise(
         return value, np.asarray(gradient, np.float64)  # SciPy before 1.13 takes no other
 
     def seen(x: Floats) -> None:
+        nonlocal latest
         counts["iterates"] += 1
+        latest = x.copy()
         if counts["iterates"] % portion == 0:
             taken.clear()
-            news.put(Iterate(x.copy(), told()))
+            news.put(Iterate(latest, counts["iterates"], told()))
             while not taken.wait(POLL):
                 if left:
                     raise _Left
@@ -80,7 +86,12 @@ def minimise(
             try:
                 message = news.get(timeout=POLL)
             except Empty:
-                yield None
+                try:
+                    yield None
+                except LastCall:
+                    if counts["iterates"] % portion:
+                        yield Iterate(latest, counts["iterates"], told())
+                    raise
                 continue
             if not isinstance(message, Iterate):
                 break

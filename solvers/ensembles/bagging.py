@@ -97,7 +97,7 @@ class Bagging(Solver):
             with np.errstate(invalid="ignore"):
                 means = total / counts[:, None]
             model = Forest((tuple(tree for tree, _outside in pairs),), problem.n_outputs, (means, counts))
-            return Step(model, problem.objective(model), phase="forest", info={"trees": float(len(pairs))})
+            return Step(model, phase="forest", info={"trees": float(len(pairs))})
 
         yield from at_last_call(growth(), forest)
         yield forest()

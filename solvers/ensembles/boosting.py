@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -12,12 +13,14 @@ from numpy.typing import NDArray
 
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree, replace as with_fields
+from opttree.runtime.clock import now, seconds_left
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.driver import solve
 from solvers.core.result import Termination
 from solvers.ensembles.forest import TAOForest
+from solvers.ensembles.in_time import rows_in_time
 from solvers.ensembles.linear import best_ridge, linear_term
 
 Floats = NDArray[np.float64]
@@ -25,6 +28,7 @@ REPEATS, FEW_ROWS = 4, 1000
 # Trees, and how many times a rival's loss theirs may be after as many: on 66 data sets no trees of TAO that were over
 # it after ten or twenty won in the end, nor after five or three
 EARLY = {3: 1.02, 5: 1.02, 10: 1.0, 20: 1.0}
+ENOUGH = 100  # trees, for which rows are left out where a time limit is short
 NEGLIGIBLE = 1e-3  # share of the held-out log loss of the class frequencies, below which no more trees are added
 SMALLEST_CURVATURE = 0.05  # lower limit for the curvature of the log loss in a class score
 
@@ -118,6 +122,11 @@ class Boosting(Solver):
         """The trees of each ensemble of an earlier run, as its forest has them, to go on from under the same seed and
         options: only missing ones are grown.""",
     )
+    rows_in_time: bool = option(
+        True,
+        """Whether, where a time limit is too short for all trees on all rows, they are grown on as many random rows as
+        it is enough for, and on 20,000 at least.""",
+    )
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes differentiable losses, if ``base`` takes the problem under squared loss."""
@@ -162,12 +171,21 @@ class Boosting(Solver):
                     train, valid = problem, given
                 else:
                     train, valid = problem.split(share, start_rng)
+                if self.rows_in_time and not self.begun:
+                    rows = yield from rows_in_time(train, min(self.n_trees, ENOUGH), start_rng, self._one)
+                    if rows is not None:
+                        train = train.sample(rows)
+                        if valid is not None and valid.n_samples > rows.size:
+                            some = deepcopy(start_rng).choice(valid.n_samples, rows.size, replace=False)
+                            valid = valid.sample(np.sort(some))
                 begun = self.begun[len(runs)] if self.begun else ()
                 runs.append(Run(starting_scores(train), valid is not None, repeats == 1))
                 if begun:
                     share_of_one = sum(map(len, self.begun)) / (repeats * len(begun))
                     runs[-1].trees += self._alone(begun, share_of_one, runs[-1].offset)
-                termination = yield from self._grown(runs[-1], train, valid, start_rng, ridge)
+                seen = train.n_samples + (0 if valid is None or valid is given else valid.n_samples)
+                left_out = problem.n_samples / seen if seen < problem.n_samples else 0.0
+                termination = yield from self._grown(runs[-1], train, valid, start_rng, ridge, left_out)
             return termination
 
         def ensemble() -> Step | None:
@@ -178,15 +196,28 @@ class Boosting(Solver):
         yield ensemble()
         return termination
 
+    def _one(self, problem: TreeProblem, rng: Rng) -> list[Tree]:
+        """The first tree."""
+        scores = np.tile(starting_scores(problem), (problem.n_samples, 1))
+        return [self.of_rows(problem)(*working_targets(problem, scores), rng)]
+
     def _grown(
-        self, run: Run, train: TreeProblem, valid: TreeProblem | None, rng: Rng, ridge: float | None
+        self,
+        run: Run,
+        train: TreeProblem,
+        valid: TreeProblem | None,
+        rng: Rng,
+        ridge: float | None,
+        left_out: float,
     ) -> Generator[None, Any, Termination]:
-        """Add trees to ``run``, after a linear model under a ``ridge``, until the loss on ``valid`` gets no lower."""
+        """Add trees to ``run``, after a linear model under a ``ridge``, until the loss on ``valid`` gets no lower, or
+        no more time is left than the answers for all rows take: ``left_out`` times as many, if rows are left out.
+        """
         parts = [train] if valid is None else [train, valid]
         scores = [np.tile(run.offset, (part.n_samples, 1)) for part in parts]
         alone = mean_loss(parts[-1], scores[-1])
         fit = self.of_rows(train)
-        known = len(run.trees)
+        known, looked = len(run.trees), 0.0
         rng.spawn(max(known - (ridge is not None), 0))  # those of the trees that are there
         for number in range(max(self.n_trees, known)):
             if number < known:
@@ -197,12 +228,16 @@ class Boosting(Solver):
                 tree = fit(*working_targets(train, scores[0]), rng.spawn(1)[0])
             if number >= known:
                 run.trees.append(tree)
+            began = now()
             for part, sums in zip(parts, scores, strict=True):
                 sums += self.learning_rate * tree.outputs(part.X)
+            looked += left_out * (now() - began)
             run.losses.append(mean_loss(parts[-1], scores[-1]))
             if number < known:
                 continue
             yield None
+            if seconds_left() < looked:
+                return Termination.TIME_LIMIT
             if valid is not None and valid.is_classification and run.losses[-1] < NEGLIGIBLE * alone:
                 return Termination.STALLED
             if run.gives_up(self.rival):
@@ -243,7 +278,7 @@ class Boosting(Solver):
         losses = [run.losses[run.count - 1] if run.held_out else np.inf for run in runs]
         info = {"trees": float(total), "validation": float(np.mean(losses))}
         info |= {f"after {count}": float(np.mean([run.early(count) for run in runs])) for count in EARLY}
-        return Step(forest, problem.objective(forest), phase="boosting", info=info)
+        return Step(forest, phase="boosting", info=info)
 
     def of_rows(self, train: TreeProblem) -> Callable[[Floats, Floats, Rng], Tree]:
         """Function that fits a tree of ``base`` to samples of rows.

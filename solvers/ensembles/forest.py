@@ -17,10 +17,11 @@ from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import L2, TreeProblem
 from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
-from solvers.core.parallel import spread
+from solvers.core.parallel import spread, width
 from solvers.core.result import Termination
 from solvers.ensembles.growth import GrownTree, Shared, grow
 from solvers.ensembles.growth_options import MOST_FEATURES, GrowthOptions
+from solvers.ensembles.in_time import rows_in_time
 from solvers.tao.tao import PRINTED_STEPS
 
 Floats = NDArray[np.float64]
@@ -86,6 +87,11 @@ class TAOForest(GrowthOptions, Solver):
         test=lambda n_jobs: n_jobs != 0,
         words="None or an integer other than 0",
     )
+    rows_in_time: bool = option(
+        True,
+        """Whether, where a time limit is too short for all trees on all rows, they are grown on as many random rows as
+        it is enough for, and on 20,000 at least.""",
+    )
 
     @staticmethod
     def paper(n_trees: int = 30, max_iter: int = 40) -> TAOForest:
@@ -125,6 +131,7 @@ class TAOForest(GrowthOptions, Solver):
             leaf_lasso=0.01,
             relaxed=False,
             clip=False,
+            rows_in_time=False,
         )
 
     def _refusal(self, problem: TreeProblem) -> str | None:
@@ -157,15 +164,35 @@ class TAOForest(GrowthOptions, Solver):
         """The constant tree, then the forest; at a time limit or Ctrl-C, the forest of the finished trees."""
         yield from at_hand(problem, start)
         tallies: dict[str, Tally] = {}
+        rows: NDArray[np.intp] | None = None
+
+        def grown() -> Generator[None]:
+            nonlocal rows
+            if self.rows_in_time:
+                rows = yield from rows_in_time(problem, self.n_trees / width(self.n_jobs), rng, self._one_of_each)
+            yield from self.growth(problem if rows is None else problem.sample(rows), rng, tallies)
 
         def forest() -> Step | None:
             """The forest of the kind with the most trees so far."""
-            kind = max(tallies, key=lambda kind: len(tallies[kind].grown))
-            return self._step(problem, kind, tallies[kind]) if tallies[kind].grown else None
+            kind = max(tallies, key=lambda kind: len(tallies[kind].grown), default="")
+            return self._step(problem, kind, tallies[kind], rows) if kind and tallies[kind].grown else None
 
-        yield from at_last_call(self.growth(problem, rng, tallies), forest)
+        yield from at_last_call(grown(), forest)
         yield forest()
         return Termination.ITERATION_LIMIT
+
+    def _one_of_each(self, problem: TreeProblem, rng: Rng) -> list[Tree]:
+        """A tree of each kind that there may be."""
+        shrinkages, lassos = self._leaf_models(problem)
+        shared = Shared.of(problem, self, shrinkages, None, lassos)
+        kinds = ("cart", "axis" if shared.axis_aligned else "oblique") if self.kind == "auto" else (self.kind,)
+        return [grow(shared.of_kind(kind), (kind, rng)).tree(0, None) for kind in kinds]
+
+    def _leaf_models(self, problem: TreeProblem) -> tuple[tuple[float, ...], tuple[float, ...] | None]:
+        """The shrinkages, and the lassos that are compared, if any are."""
+        shrinkages = SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),)
+        chosen = self.leaf_lasso == "oob" and problem.leaves == "linear" and problem.n_features <= MOST_FEATURES
+        return shrinkages, (0.0, *LASSOS) if chosen else None
 
     def growth(self, problem: TreeProblem, rng: Rng, tallies: dict[str, Tally]) -> Generator[None]:
         """Grow the trees.
@@ -186,9 +213,7 @@ class TAOForest(GrowthOptions, Solver):
         """
         common, *seeds_of_trees = rng.spawn(self.first + self.n_trees + 1)
         seeds = dict(enumerate(seeds_of_trees[self.first :], self.first))
-        shrinkages = SHRINKAGES if self.shrinkage == "oob" else (float(self.shrinkage),)
-        chosen = self.leaf_lasso == "oob" and problem.leaves == "linear" and problem.n_features <= MOST_FEATURES
-        lassos = (0.0, *LASSOS) if chosen else None
+        shrinkages, lassos = self._leaf_models(problem)
 
         def prepared(part: TreeProblem, sample: Any) -> Shared:
             options = replace(self, sample=sample)
@@ -278,11 +303,16 @@ class TAOForest(GrowthOptions, Solver):
                 tally.add(numbers[i], tree)
                 yield None
 
-    def _step(self, problem: TreeProblem, kind: str, tally: Tally) -> Step:
-        """The forest at the best shrinkage."""
+    def _step(self, problem: TreeProblem, kind: str, tally: Tally, rows: NDArray[np.intp] | None) -> Step:
+        """The forest at the best shrinkage, of trees on all rows of the problem or on these."""
         n_trees = self.first + self.n_trees
         best = tally.best(n_trees)
         forest = tally.forest(best, problem)
+        if rows is not None and forest.outside is not None:
+            means, counts = forest.outside
+            of_all = np.full((problem.n_samples, means.shape[1]), np.nan), np.zeros(problem.n_samples, np.int64)
+            of_all[0][rows], of_all[1][rows] = means, counts
+            forest = replace(forest, outside=of_all)
         info = {
             "oob": float(tally.errors(n_trees)[best]),
             "shrinkage": tally.shrinkages[best],
@@ -290,7 +320,7 @@ class TAOForest(GrowthOptions, Solver):
             "trees": float(len(forest.trees)),
             "kind": float(KINDS.index(kind)),
         }
-        return Step(forest, problem.objective(forest), phase="forest", info=info)
+        return Step(forest, phase="forest", info=info)
 
 
 class Tally:

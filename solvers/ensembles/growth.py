@@ -366,7 +366,7 @@ def binned_tree(
 ) -> Tree:
     """`random_tree` on features in bins."""
     p = shared.X.shape[1]
-    wanted: Any = features_in_time(rows.size, p, depth, shared.options.max_features or max_features)
+    wanted: Any = features_in_time(rows.size, p, depth, shared.options.max_features or max_features, True)
     count = int(wanted) if isinstance(wanted, (int, np.integer)) else max(int(wanted * p), 1)
     codes, ends = shared.bins
     fewest, seed = max(shared.min_leaf, fewest), int(rng.integers(2**31 - 1))

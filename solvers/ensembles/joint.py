@@ -92,7 +92,7 @@ class JointForest(Solver):
             strength = yield from self._chosen(problem, of_choice)
         if strength:
             forest = moved(last.tree, problem, strength)
-            yield Step(forest, problem.objective(forest), phase="joint", info={**last.info, "joint": strength})
+            yield Step(forest, phase="joint", info={**last.info, "joint": strength})
         return ended
 
     def _chosen(self, problem: TreeProblem, rng: Rng) -> Generator[None, Any, float]:

@@ -241,4 +241,4 @@ class StackedForest(Solver):
             forest = replace(forest, outside=(held_out, np.full(problem.n_samples, total)))
         info = {"oob": error, "trees": float(total), "kind": float(KINDS.index("stacked"))}
         info |= {kind: float(len(tally.grown)) for kind, tally in tallies.items()}
-        return Step(forest, problem.objective(forest), phase="forest", info=info)
+        return Step(forest, phase="forest", info=info)

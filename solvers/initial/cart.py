@@ -26,19 +26,48 @@ def is_some(number: Any) -> bool:
 
 
 GRACE = 0.1  # seconds that the tree may take in any case
+FEW_ROWS = 2000  # that the tree sees in any case
+SPARE = 0.9  # of the rows for which the time is enough
 SORTING = 1e-8  # seconds of scikit-learn's tree, on a busy machine, per row, feature, level and halving of the rows
+COUNTING = 2e-8  # seconds of a tree on features in bins, on a busy machine, per row, feature and level
 
 
-def features_in_time(n: int, p: int, depth: int, wanted: float | str | None) -> float | str | None:
-    """``max_features`` of scikit-learn's tree: what is ``wanted``, or fewer where the run's time is short, since it
-    does not look at the clock.
+def share_in_time(n: int, depth: int, count: float, binned: bool = False) -> float:
+    """The share of a tree, of ``count`` features at each split, for which the run's time is enough: of scikit-learn's,
+    or of one on features in bins.
     """
     halvings = np.log2(n + 1.0)
-    most = max(seconds_left(), GRACE) / (SORTING * n * halvings * min(depth, halvings))
-    count = p if wanted is None else p**0.5 if isinstance(wanted, str) else wanted
+    each = COUNTING if binned else SORTING * halvings
+    return max(seconds_left(), GRACE) / (each * n * min(depth, halvings) * count)
+
+
+def features_wanted(p: int, wanted: float | str | None) -> float:
+    """The number of features that ``max_features`` of scikit-learn's tree asks for."""
     if isinstance(wanted, float):
-        count = wanted * p
-    return wanted if most >= count else max(int(most), 1)
+        return wanted * p
+    return p if wanted is None else p**0.5 if isinstance(wanted, str) else wanted
+
+
+def features_in_time(
+    n: int, p: int, depth: int, wanted: float | str | None, binned: bool = False
+) -> float | str | None:
+    """``max_features`` of scikit-learn's tree, or of one on features in bins: what is ``wanted``, or fewer where the
+    run's time is short, since it does not look at the clock.
+    """
+    count = features_wanted(p, wanted)
+    share = share_in_time(n, depth, count, binned)
+    return wanted if share >= 1.0 else max(int(share * count), 1)
+
+
+def in_time(problem: TreeProblem, wanted: float | str | None, rng: Rng) -> TreeProblem:
+    """The problem, or random rows of it for which the run's time is enough; `FEW_ROWS` in any case."""
+    n = problem.n_samples
+    share = share_in_time(n, problem.depth, features_wanted(problem.n_features, wanted)) if n > FEW_ROWS else 1.0
+    if share >= 1.0:
+        return problem
+    rows = np.flatnonzero(problem.w)
+    count = min(max(int(SPARE * share * n), FEW_ROWS), rows.size)
+    return problem.sample(np.sort(rng.choice(rows, count, replace=False)), constraints=())
 
 
 LEAST, MOST = 1e-30, 1e30  # sizes that single precision holds well
@@ -54,7 +83,8 @@ class CartInit(Initial):
 
     It is grown by kernels of ours for squared loss and the Gini impurity on columns of many values, and else by
     scikit-learn. Columns of a problem of axis-aligned splits go in there as ranks where single precision would not tell
-    values apart. Where a time limit is too short for all features, each split looks at some of them, at random.
+    values apart. Where a time limit is too short for all rows, the tree is grown on some of them, at random, and its
+    leaves are fitted to all; where it is too short even for two thousand, each split looks at some of the features.
 
     See Also
     --------
@@ -95,6 +125,17 @@ class CartInit(Initial):
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
         """The fitted tree as a `Tree`."""
+        part = problem if problem.depth == 0 else in_time(problem, self.max_features, rng)
+        tree = self._tree(part, rng)
+        if tree is None:
+            yield problem.one_leaf()
+            return
+        if part is not problem:  # which may lack some classes
+            tree = Tree(tree.children, tree.A, tree.b, np.zeros((tree.n_leaves, problem.n_outputs)))
+        yield problem.fit_leaves(problem.enforce_min_leaf(tree))
+
+    def _tree(self, problem: TreeProblem, rng: Rng) -> Tree | None:
+        """The tree, its leaves not fitted; None where there is nothing to split."""
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
         loss = problem.loss_function
@@ -102,11 +143,9 @@ class CartInit(Initial):
         same = not problem.is_classification and np.ptp(y, axis=0).max() == 0.0  # of zeros there is no Poisson loss
         weight = np.asarray(problem.sample_weight) * factor
         if problem.depth == 0 or same or not weight.any() or np.ptp(problem.Y, axis=0).max() == 0.0:
-            yield problem.one_leaf()
-            return
+            return None
         if self._compiles(problem, loss.criterion):
-            yield problem.fit_leaves(problem.enforce_min_leaf(self._grown(problem, y, weight, rng)))
-            return
+            return self._grown(problem, y, weight, rng)
         kind = DecisionTreeClassifier if loss.criterion in ("gini", "entropy") else DecisionTreeRegressor
         # on a sparse table scikit-learn's search for medians takes the square of the rows for each column
         by_squares = problem.is_sparse and loss.criterion == "absolute_error"
@@ -136,7 +175,7 @@ class CartInit(Initial):
             tree = of_ranks(tree, problem.X)
         elif not fits:
             tree = tree.unscale(np.zeros(unit.size), unit)
-        yield problem.fit_leaves(problem.enforce_min_leaf(tree))
+        return tree
 
     def _compiles(self, problem: TreeProblem, criterion: str) -> bool:
         """Whether the tree is grown by our kernels: the same algorithm, in double precision and on presorted rows."""
@@ -166,12 +205,13 @@ class CartInit(Initial):
 def of_ranks(tree: Tree, X: Any) -> Tree:
     """An axis-aligned tree that was made for the ranks of the values of ``X``, with thresholds between the values."""
     b = tree.b.copy()
-    for t, j in enumerate(tree.feature):
+    for j in np.unique(tree.feature):
         x = sparse.values_of(X, j)
         zero = int(np.searchsorted(x, 0.0)) if sparse.is_sparse(X) else 0  # whose rank is 0 in a sparse table
         ends = np.concatenate([[np.nextafter(x[0], -np.inf)], x])
-        last = int(np.clip(np.floor(b[t]) + zero, -1, x.size - 1)) + 1  # of the values on the left
-        b[t] = ends[last] if last in (0, x.size) else between(ends[last], ends[last + 1])
+        for t in np.flatnonzero(tree.feature == j):
+            last = int(np.clip(np.floor(b[t]) + zero, -1, x.size - 1)) + 1  # of the values on the left
+            b[t] = ends[last] if last in (0, x.size) else between(ends[last], ends[last + 1])
     return replace(tree, b=b)
 
 

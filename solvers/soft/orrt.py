@@ -17,9 +17,9 @@ from opttree.runtime.calm import calm_threads
 from opttree.runtime.devices import Device
 from opttree.runtime.options import option
 from opttree.statement import FeatureL1, TreeProblem
-from solvers.core.base import Solver, Step, Steps
+from solvers.core.base import Solver, Step, Steps, changed_steps
 from solvers.core.result import Termination
-from solvers.core.scipy_runs import minimise
+from solvers.core.scipy_runs import Iterate, minimise
 from solvers.soft.by_feature import constant_bounds, descend, smoothed
 from solvers.soft.starts import constant_tree, soft_start, soft_tree, with_depth_cap
 
@@ -183,20 +183,12 @@ class ORRT(Solver):
             value, gradient = smoothed(smooth, variables * units, strength)
             return value, gradient * units
 
+        def step(point: Iterate) -> Step:
+            return self._step(smooth, point.theta * units, label, point.number, point.n_evaluations)
+
         run = minimise(evaluate, theta / units, PORTION, method=self.method, options=options, bounds=bounds)
-        done = 0
         with closing(run):
-            while True:
-                try:
-                    iterate = next(run)
-                except StopIteration as stop:
-                    outcome, evaluations = stop.value
-                    break
-                if iterate is None:
-                    yield None
-                    continue
-                done += PORTION
-                yield self._step(smooth, iterate.theta * units, label, done, iterate.n_evaluations)
+            outcome, evaluations = yield from changed_steps(run, step)
         found = outcome.x * units
         yield self._step(smooth, found, label, int(outcome.nit), evaluations)
         if outcome.success:

@@ -5,8 +5,8 @@ import pytest
 from sklearn.datasets import load_iris, make_friedman1
 from sklearn.model_selection import train_test_split
 
-from opttree import AutoTreeClassifier, AutoTreeRegressor
-from opttree.estimators.auto import Member, Trial, chosen
+from opttree import AutoTreeClassifier, AutoTreeRegressor, TreeProblem
+from opttree.estimators.auto import Member, Trial, _folds, chosen
 
 
 def trial(*folds, variant=None):
@@ -102,3 +102,15 @@ def test_bad_options_of_portfolios(friedman):
         AutoTreeRegressor(kind="bush").fit(friedman[0], friedman[2])
     with pytest.raises(ValueError, match=r"validation_fraction must be .*between 0 and 1"):
         AutoTreeRegressor(validation_fraction=2).fit(friedman[0], friedman[2])
+
+
+def test_a_search_sees_as_many_rows_as_its_time_allows(monkeypatch):
+    X, y = make_friedman1(6000, noise=1.0, random_state=0)
+    monkeypatch.setattr("opttree.estimators.auto.CELLS", 1000.0)
+    monkeypatch.setattr("opttree.estimators.auto.SEARCH_ROWS", 500)
+    model = AutoTreeRegressor(6.0, random_state=0)
+    ((train, valid),) = _folds(model, TreeProblem(X, y, depth=1), 0)
+    assert (train.n_samples, valid.n_samples) == (600, 600)
+    assert _folds(AutoTreeRegressor(None), TreeProblem(X, y, depth=1), 0)[0][0].n_samples == 4800
+    assert model.fit(X, y).score(X, y) > 0.7
+    assert {row["folds"] for row in model.members_} == {1}

@@ -68,3 +68,16 @@ def run(generator):
             next(generator)
         except StopIteration as stop:
             return stop.value
+
+
+def test_cart_takes_fewer_rows_where_time_is_short(rng):
+    X = rng.normal(size=(200_000, 10))
+    problem = TreeProblem(X, X[:, 7], depth=3, splits="axis")
+    result = solve(problem, CartInit(), time_limit=0.05, random_state=0)
+    assert set(result.tree.feature) == {7}
+    assert result.objective < 0.1
+    labels = np.where(X[:, 7] > 3.5, 2, X[:, 7] > 0.0).astype(int)  # few rows have the last one
+    problem = TreeProblem(X, labels, depth=1, splits="axis", loss="zero_one")
+    tree = solve(problem, CartInit(), time_limit=0.05, random_state=0).tree
+    assert tree.values.shape == (2, 3)
+    assert tree.feature.tolist() == [7]

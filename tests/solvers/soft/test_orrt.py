@@ -117,3 +117,13 @@ def test_weights_of_orrt_are_divided_by_the_number_of_features(friedman):
         first.append(next(step.tree for step in seen if step.phase == "start"))
     np.testing.assert_allclose(first[1].A, first[0].A / problem.n_features)
     np.testing.assert_allclose(first[1].b, first[0].b)
+
+
+def test_the_time_limit_keeps_the_latest_iteration():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60_000, 10))
+    problem = TreeProblem(X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2], depth=6, leaves="linear", penalties=RIDGE)
+    result = solve(problem, ORRT(max_iter=10**6), time_limit=1.0, random_state=0)
+    first, last = result.trace.rows[0], result.trace.rows[-1]
+    assert last.info["iterations"] % 50 > 0
+    assert result.objective == last.objective < 0.5 * first.objective

@@ -1,0 +1,72 @@
+"""Ensembles on fewer rows, where a time limit is short."""
+
+import time
+
+import numpy as np
+import pytest
+
+from opttree import TreeProblem
+from opttree.runtime.clock import due_at, now
+from solvers import Boosting, CartInit, TAOForest, solve
+from solvers.ensembles import in_time
+from solvers.ensembles.in_time import rows_in_time
+
+
+@pytest.fixture
+def problem():
+    X = np.random.default_rng(0).normal(size=(60_000, 5))
+    return TreeProblem(X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2], depth=6, leaves="linear")
+
+
+def grow_slowly(part, _rng):
+    time.sleep(0.02)
+    return [part.best_constant()]
+
+
+def rows_of(problem, seconds, rng=None):
+    with due_at(now() + seconds):
+        work = rows_in_time(problem, 100, rng or np.random.default_rng(0), grow_slowly)
+        while True:
+            try:
+                next(work)
+            except StopIteration as stop:
+                return stop.value
+
+
+def test_rows_are_those_for_which_the_time_is_enough(problem, monkeypatch):
+    monkeypatch.setattr(in_time, "PILOT_ROWS", 1000)
+    some = rows_of(problem, 10.0)  # 100 trees of 1000 rows take two seconds
+    assert 1500 < some.size < 4000
+    assert np.all(np.diff(some) > 0)
+    assert rows_of(problem, 0.1).size == 1000
+    assert rows_of(problem, np.inf) is None
+    assert rows_of(problem, 1e6) is None
+    assert rows_of(problem.sample(np.arange(1500)), 0.1) is None
+    used, unused = np.random.default_rng(3), np.random.default_rng(3)
+    rows_of(problem, 10.0, used)
+    assert used.random() == unused.random()
+    assert used.spawn(1)[0].random() == unused.spawn(1)[0].random()
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [TAOForest(n_trees=300), TAOForest(n_trees=300, kind="cart"), Boosting(), Boosting(CartInit(), n_trees=50)],
+    ids=repr,
+)
+def test_short_runs_are_on_fewer_rows(problem, solver):
+    solve(problem.sample(np.arange(2000)), solver, time_limit=1.0, random_state=0)  # compiles
+    result = solve(problem, solver, time_limit=1.5, random_state=0)
+    assert result.objective < 0.6  # the constant has 1.4
+    assert result.objective == pytest.approx(problem.objective(result.tree))
+    if isinstance(solver, TAOForest):
+        means, counts = result.tree.outside
+        assert means.shape == (60_000, 1)
+        assert 5_000 < np.count_nonzero(counts) < 60_000
+        seen = counts > 0
+        assert np.mean((means[seen, 0] - problem.y[seen]) ** 2) < 1.0
+
+
+def test_time_without_end_changes_no_forest(problem):
+    stated = problem.sample(np.arange(45_000), leaves="constant")
+    forests = [solve(stated, TAOForest(2, kind="cart"), time_limit=limit, random_state=0) for limit in (None, 1e4)]
+    assert forests[0].objective == forests[1].objective
