@@ -101,6 +101,7 @@ def now() -> float:
     return wall - compiling
 
 
+GRACE = 0.2  # seconds after a time limit in which a tree is still completed
 _DEADLINE: ContextVar[float] = ContextVar("deadline", default=math.inf)  # by `now`
 
 
@@ -117,6 +118,11 @@ def due_at(deadline: float) -> Iterator[None]:
 def seconds_left() -> float:
     """Seconds until the run's time limit, inf without one; for calls that take a time limit but cannot be stopped."""
     return _DEADLINE.get() - now()
+
+
+def is_late() -> bool:
+    """Whether the run's time limit has passed by `GRACE`, so that work that it was to leave time for is left undone."""
+    return seconds_left() < -GRACE
 
 
 @contextmanager

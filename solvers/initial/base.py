@@ -15,6 +15,7 @@ from opttree.kernels.passes.sorting import stable_order
 from opttree.kernels.passes.thresholds import between
 from opttree.kernels.routing import goes_left
 from opttree.model.tree import Tree
+from opttree.runtime.clock import is_late
 from opttree.statement import TreeProblem
 from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps
 from solvers.core.result import Termination
@@ -87,14 +88,14 @@ def grown(problem: TreeProblem, split: SplitNode) -> Generator[None, None, tuple
     with the rows that go left where these are not those of the hyperplane, or None for a leaf.
 
     Nodes are split breadth-first, if they are above the depth limit and hold at least two rows of unequal y. At the
-    last call those that are not yet split become leaves.
+    last call, or well after the time limit, those that are not yet split become leaves.
     """
     left, right, A, b = [-1], [-1], [np.zeros(problem.n_features)], [0.0]
     place = np.zeros(problem.n_samples, np.intp)
     queue: deque[tuple[int, Rows, int]] = deque([(0, np.arange(problem.n_samples, dtype=np.int32), 0)])
 
     def split_all() -> Generator[None, None, None]:
-        while queue:
+        while queue and not is_late():
             node, rows, depth = queue.popleft()
             settled = depth == problem.depth or rows.size < 2 or np.ptp(problem.Y[rows], axis=0).max() <= 1e-12
             yield

@@ -19,6 +19,7 @@ from opttree.wide.leaves import fit_linear, ridge_by_sums, takes
 from opttree.wide.rows import part_of
 from solvers.initial.base import Floats, Growth, Initial, Rows, Split, grown, weighted_quantile
 
+LARGE = 1e9  # rows times squares of features and outputs, from which the first tree is a constant
 WORK = 30_000_000  # rows times squares of features, from which the clock is looked at after each move
 
 
@@ -75,8 +76,9 @@ class HingeInit(Initial):
         return "hinge splits are oblique; use CartInit" if problem.splits == "axis" else problem.float32_refusal
 
     def growth(self, problem: TreeProblem, rng: Rng) -> Growth:
-        """Yields the tree of one leaf, in case of a time limit, then the grown tree with fitted leaves."""
-        yield problem.one_leaf()
+        """Yields a tree of one leaf, in case of a time limit, then the grown tree with fitted leaves."""
+        size = float(problem.n_samples) * (problem.n_outputs * problem.n_features) ** 2
+        yield problem.one_leaf() if size < LARGE else problem.best_constant()
         target = np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] if problem.is_classification else problem.Y
         fewest = max(self.min_rows or 2 * (problem.n_features + 1), problem.min_leaf)
 

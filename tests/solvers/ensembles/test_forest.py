@@ -46,7 +46,8 @@ def test_forests_as_results(solver, problem):
     result = solve(problem, solver, random_state=0, callback=lambda step, _trace: steps.append(step) and None)
     forest = steps[-1].tree
     assert isinstance(forest, Forest)
-    assert steps[-1].objective == pytest.approx(problem.mean_loss_of(forest.answers(problem.X)), rel=1e-3)
+    found = result.trace.rows[-1].objective
+    assert found == pytest.approx(problem.mean_loss_of(forest.answers(problem.X)), rel=1e-3)
     again = solve(problem, solver, random_state=0)
     assert again.objective == result.objective
     if problem.is_sparse:
