@@ -15,8 +15,10 @@ from opttree.estimators.proved import ProvedTree, priced, solver_of, unscaled
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
 from opttree.estimators.steps.model import single_tree
 from opttree.estimators.steps.price import plain, solve_priced
+from opttree.estimators.steps.rows import plain_labels
 from opttree.model.tree import replace
 from opttree.runtime.options import option
+from opttree.runtime.words import shown
 from opttree.tables.numbers import check_numbers
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.weights import check_weight
@@ -201,7 +203,7 @@ def _costs(
     y: ArrayLike, matrix: Any, costs: ArrayLike | None, classes: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], Floats]:
     """The sorted labels, and what each costs for each row (n, K); ValueError for others than ``classes``."""
-    target = column_or_1d(y, warn=True)
+    target = plain_labels(column_or_1d(y, warn=True))
     check_classification_targets(target)
     labels, code = np.unique(target, return_inverse=True)
     if classes is not None:
@@ -230,15 +232,27 @@ def _costs(
 
 
 def _columns_by_label(costs: Any, labels: NDArray[Any]) -> Any:
-    """A table whose columns are named by the labels, in the order of these; another one as it is."""
+    """A table whose columns are named by the labels, in the order of these; one without names as it is."""
     names = list(getattr(costs, "columns", []))
-    if len(names) != len(labels) or not all(label in names for label in labels.tolist()):
+    if not _named("costs", names, labels):
         return costs
     return np.asarray(costs)[:, [names.index(label) for label in labels.tolist()]]
 
 
+def _named(name: str, names: list[Any], labels: NDArray[Any]) -> bool:
+    """Whether columns are named by the labels, and not numbered; ValueError for other names."""
+    if all(label in names for label in labels.tolist()):
+        return True
+    if names != list(range(len(names))):
+        wanted = f"the {len(labels)} labels {shown(labels.tolist())}, or by numbers from 0"
+        raise ValueError(f"{name} must have columns named by {wanted}; got {shown(names)}")
+    return False
+
+
 def _by_label(matrix: Any, labels: NDArray[Any]) -> Any:
-    """A matrix whose rows and columns are named by labels, in the order of these; another one as it is."""
-    if not hasattr(matrix, "loc") or not all(label in matrix.index and label in matrix.columns for label in labels):
+    """A matrix whose rows and columns are named by labels, in the order of these; one without names as it is."""
+    if not hasattr(matrix, "loc") or not _named("cost_matrix", list(matrix.columns), labels):
         return matrix
+    if missing := [label for label in labels.tolist() if label not in matrix.index]:
+        raise ValueError(f"cost_matrix must have a row named by each label; got none for {missing[0]!r}")
     return matrix.loc[labels, labels]

@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from opttree.estimators.base import TreeEstimator
+from opttree.estimators.steps.rows import plain_labels
 from opttree.runtime.options import Options, option
 
 _Fitted: Any = TreeEstimator if TYPE_CHECKING else object  # what the mixins are combined with
@@ -177,6 +178,26 @@ class ClassificationTree(ClassifierMixin, Options, _Fitted):
         if several is None:
             return shares
         return [shares @ (codes[:, None] == np.arange(len(labels))) for labels, codes in several]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy: the share of right answers.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n, p)
+            Rows.
+        y : array-like of shape (n,)
+            Their labels.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            The share.
+        """
+        labels = plain_labels(np.asarray(y))
+        return float(super().score(X, labels if labels.dtype == bool else y, sample_weight))
 
     def predict_log_proba(self, X: Any) -> Any:
         """Logarithms of `predict_proba`; minus infinity for a probability of 0.

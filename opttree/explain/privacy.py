@@ -41,6 +41,9 @@ class PrivacyReport:
         Tree, leaf node, and training rows of each leaf of fewer than five rows, whose answer says much of their
         targets. Where a model keeps no number of rows, the smallest that agrees with its shares is meant, and where
         rows were weighted, none is listed.
+    outcomes : tuple of float
+        Numbers of leaves that are, or may be, the outcome of a single training row: limits of linear leaves, and the
+        medians or quantiles of an estimator of absolute or quantile loss. With ``y``, those that are outcomes.
 
     See Also
     --------
@@ -61,6 +64,7 @@ class PrivacyReport:
     thresholds: Mapping[str, tuple[float, ...]]
     labels: tuple[Any, ...]
     small_leaves: tuple[tuple[int, int, int], ...]
+    outcomes: tuple[float, ...] = ()
 
     def to_text(self) -> str:
         """The report in words, a line for each thing that is kept."""
@@ -76,6 +80,10 @@ class PrivacyReport:
             lines.append(f"median {plain(name)}: {number(median)}")
         for name, cuts in self.thresholds.items():
             lines.append(f"thresholds of {plain(name)}, between training values: {_listed([number(c) for c in cuts])}")
+        if self.outcomes:
+            lines.append(
+                f"numbers of leaves that may be outcomes of single rows: {_listed([number(y) for y in self.outcomes])}"
+            )
         if self.labels:
             lines.append(f"labels: {plain(_listed([str(label) for label in self.labels]))}")
         for tree, leaf, rows in self.small_leaves[:MOST_LISTED]:
@@ -88,8 +96,10 @@ class PrivacyReport:
         return self.to_text()
 
 
-def privacy_report(model: Any, X: Any = None) -> PrivacyReport:
-    """What a model, and any file or export of it, says about rows of its training table.
+def privacy_report(model: Any, X: Any = None, y: Any = None) -> PrivacyReport:
+    """What a model, and any file that `save` writes or export of it, says about rows of its training table.
+
+    A pickle of an estimator may say more: those of survival trees and forests hold training times.
 
     Parameters
     ----------
@@ -97,6 +107,8 @@ def privacy_report(model: Any, X: Any = None) -> PrivacyReport:
         The model; an estimator must be fitted.
     X : DataFrame or array-like of shape (n, p), optional
         The training rows, by which the rows of each leaf are counted; else by the shares that trees keep.
+    y : array-like of shape (n,) or (n, K), optional
+        The training outcomes, which are looked for in leaves.
 
     Returns
     -------
@@ -154,7 +166,21 @@ def privacy_report(model: Any, X: Any = None) -> PrivacyReport:
     ]
     cuts = {name: tuple(sorted(values)) for name, values in thresholds.items()}
     labels = () if inside.classes is None else tuple(inside.classes.tolist())
-    return PrivacyReport(levels, extremes, medians, cuts, labels, tuple(small))
+    exact = getattr(model, "loss", None) in ("absolute", "quantile")
+    held = _numbers_of_leaves(trees, answers=exact or y is not None) if inside.classes is None else set()
+    if y is not None:
+        held &= set(np.ravel(np.asarray(y)).tolist())
+    return PrivacyReport(levels, extremes, medians, cuts, labels, tuple(small), tuple(sorted(held)))
+
+
+def _numbers_of_leaves(trees: list[Tree], *, answers: bool) -> set[float]:
+    """The limits of linear leaves, and the answers of constant ones."""
+    found: set[float] = set()
+    for tree in trees:
+        limits = [limit for limit in (tree.lower, tree.upper) if limit is not None]
+        for numbers in [*limits, tree.values] if answers else limits:
+            found |= set(numbers[np.isfinite(numbers)].tolist())
+    return found
 
 
 def _leaf_rows(tree: Tree, X: NDArray[np.float64] | None) -> list[tuple[int, int]]:

@@ -31,7 +31,8 @@ def to_sklearn(model: Any) -> Any:
     -------
     DecisionTreeRegressor, DecisionTreeClassifier, RandomForestRegressor, RandomForestClassifier or Pipeline
         A fitted tree, or a random forest of trees; with the encoding of a table, a pipeline of an
-        `opttree.TableEncoder`, which needs those columns alone that the model reads, and the tree.
+        `opttree.TableEncoder`, which needs those columns alone that the model reads, and the tree. It has the names
+        of the features, if the model has them.
 
     Raises
     ------
@@ -56,6 +57,8 @@ def to_sklearn(model: Any) -> Any:
     inside = as_read(saved.tree)
     fitted = _forest(inside) if isinstance(inside, Forest) else _tree(inside, getattr(model, "_n_equal", None))
     if inside.encoding is None:
+        if inside.feature_names is not None:
+            fitted.feature_names_in_ = np.array(inside.feature_names, object)
         return fitted
     from sklearn.pipeline import make_pipeline
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from opttree.explain.importance import importances
 from opttree.model.convert import encoding_of, scores_of
+from opttree.plotting.tree_picture import literal
 from opttree.plotting.trees import tree_of
 from opttree.tables.encoding import is_table
 
@@ -123,11 +124,11 @@ def plot_partition(
             plt.Line2D([], [], marker="s", linestyle="", color=tuple(color), label=str(c))
             for c, color in zip(tree.classes, mesh.to_rgba(np.arange(tree.n_outputs)), strict=True)  # type: ignore[arg-type]
         ]
-        ax.legend(handles=handles, frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        literal(ax.legend(handles=handles, frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0)))
     else:
         ax.figure.colorbar(mesh, ax=ax, label="prediction")
-    ax.set_xlabel(names[i])
-    ax.set_ylabel(names[j])
+    ax.set_xlabel(names[i], parse_math=False)
+    ax.set_ylabel(names[j], parse_math=False)
     return ax
 
 
@@ -206,5 +207,5 @@ def plot_split_evolution(
         ax.grid(alpha=0.25)
     axes[-1, 0].set_xlabel("epoch")
     handles = [plt.Line2D([], [], color=color, linewidth=2.0, label=names[f]) for f, color in colors.items()]
-    figure.legend(handles=handles, frameon=False, fontsize=8, loc="outside right upper")
+    literal(figure.legend(handles=handles, frameon=False, fontsize=8, loc="outside right upper"))
     return axes[:, 0]

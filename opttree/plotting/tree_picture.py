@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize, to_rgb
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.offsetbox import AnnotationBbox, DrawingArea
 from matplotlib.patches import Circle, Patch, Rectangle
@@ -113,12 +114,10 @@ def draw_tree(
         notes.append(f"{told.target or 'mean'}: from {low} (left, blue) to {high} (right, red)")
     if named:
         patches = [Patch(color=CLASSES(k), label=name) for k, name in enumerate(named)]
-        legend = ax.legend(
+        literal(ax.legend(
             handles=patches, loc="upper left", ncols=columns, fontsize=font, frameon=False, handlelength=1.0,
             borderaxespad=0.2, columnspacing=1.2, labelspacing=0.3,
-        )  # fmt: skip
-        for label in legend.get_texts():
-            label.set_parse_math(False)
+        ))  # fmt: skip
     ax.set_xlim(-0.5, width - 0.5)
     ax.set_ylim(0.5 - height, 0.5 + above / unit[1])
     ax.axis("off")
@@ -127,6 +126,12 @@ def draw_tree(
     ax.text(0.01, 0.005, words, fontsize=0.8 * font, color="#66727d", transform=ax.transAxes, va="bottom",
             parse_math=False)  # fmt: skip
     return ax
+
+
+def literal(legend: Legend) -> None:
+    """Show the labels of a legend as they are written, without formulas between dollar signs."""
+    for label in legend.get_texts():
+        label.set_parse_math(False)
 
 
 def _legend_size(named: Sequence[str], font: float, width: float) -> tuple[int, float]:

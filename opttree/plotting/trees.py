@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opttree.model.convert import as_tree, names_of, scores_of, split_names
 from opttree.model.tree import Tree
 from opttree.plotting.tree_picture import Told, draw_tree
+from opttree.runtime.words import short
 
 
 def tree_of(model: Any, feature_names: Sequence[str] | None) -> tuple[Tree, list[str]]:
@@ -140,7 +141,7 @@ def plot_importances(
     if ax is None:
         _, ax = plt.subplots(figsize=(6.0, 0.28 * len(labels) + 0.9), layout="constrained")
     ax.barh(np.arange(len(labels)), sizes, color=["#4c6a87"] * len(shown) + ["#b9c3cd"] * bool(rest.size))
-    ax.set_yticks(np.arange(len(labels)), labels)
+    ax.set_yticks(np.arange(len(labels)), labels, parse_math=False)
     ax.invert_yaxis()
     recipe = getattr(model, "recipe", None)
     kind = (
@@ -215,7 +216,7 @@ def plot_node_weights(
         ax.set_title(f"branch {t}", fontsize=9)
         ax.tick_params(labelsize=7)
         if tree.n_features <= most_names:
-            ax.set_xticks(np.arange(tree.n_features), names, rotation=90)
+            ax.set_xticks(np.arange(tree.n_features), list(map(short, names)), rotation=90, parse_math=False)
         else:
             ax.set_xlabel("feature", fontsize=8)
         axes.append(ax)

@@ -12,6 +12,11 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
+def short(name: str) -> str:
+    """A name in at most 24 characters."""
+    return name if len(name) <= 24 else f"{name[:21]}..."
+
+
 def shown(value: object) -> str:
     """A value as messages quote it, in at most 60 characters."""
     words = repr(value)

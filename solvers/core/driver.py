@@ -219,12 +219,13 @@ class _Recorder:
             why = f": {termination.value}{detail}" if self.problem.constraints or detail else ""
             raise SolverError(f"{type(self.solver).__name__} ended without yielding a tree{why}")
         problem, bound, seconds = self.problem, self.bound, self.seconds
+        loss = problem.loss_function
         free = problem.restated(constraints=()) if problem.constraints else problem  # the constant may be infeasible
         seen = self.seen[1] if self.best.tree is self.seen[0] else None
         objective = problem.objective(self.best.tree) if seen is None else seen
         scale = free.objective(free.best_constant())
         if bound is not None and objective < bound:
-            row = 1.0 if problem.is_classification else float(np.ptp(problem.Y)) ** problem.loss_function.degree
+            row = 1.0 if problem.is_classification else float(np.ptp(problem.Y)) ** loss.degree
             if objective >= bound - BOUND_RTOL * abs(bound) - BOUND_ATOL * scale - EPSILON * row:
                 bound = objective
             else:
@@ -234,7 +235,12 @@ class _Recorder:
                 detail += " The bound is dropped: it holds for trees of the solver's candidate splits and leaves,"
                 detail += " not for this."
         proved = termination is Termination.OPTIMAL
-        if proved and bound is not None and objective - bound > REPORTED_GAP * abs(objective) + BOUND_ATOL * scale:
+        noise = 0.0 if problem.is_classification else (EPSILON * float(np.abs(problem.Y).max())) ** loss.degree
+        if (
+            proved
+            and bound is not None
+            and objective - bound > REPORTED_GAP * abs(objective) + BOUND_ATOL * scale + noise
+        ):
             detail += f" Relative gap: {(objective - bound) / abs(objective):.3g}."
         result = Result(
             tree=self._named(self.best.tree),

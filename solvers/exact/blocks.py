@@ -97,15 +97,17 @@ class BlockBounds(Solver):
         number = min(number, problem.n_samples)
         whole = total_weight(problem)
         parts = (problem.sample(np.sort(rows), min_leaf=1) for rows in np.array_split(order, number))
-        bound = ended = 0.0
-        for done, (share, block_bound, proved) in enumerate(
+        bound = ended = late = 0.0
+        for done, (share, block_bound, why) in enumerate(
             block_bounds(iter([problem]) if number == 1 else parts, number, tree, until, self.max_splits, self.n_jobs),
             1,
         ):
             bound += share / whole * block_bound
-            ended += proved
+            ended += why is Termination.OPTIMAL
+            late += why is Termination.TIME_LIMIT
             yield Step(tree, objective, bound, "blocks", info={"blocks": float(done), "proved": ended})
-        return Verdict(Termination.TIME_LIMIT if ended < number else Termination.ITERATION_LIMIT, words(number, ended))
+        stalled = Termination.STALLED if ended < number else Termination.ITERATION_LIMIT
+        return Verdict(Termination.TIME_LIMIT if late else stalled, words(number, ended))
 
     def _number(
         self, problem: TreeProblem, tree: Tree, order: NDArray[Any], until: float
@@ -120,7 +122,7 @@ class BlockBounds(Solver):
                 began = now()
                 parts = (problem.sample(rows, min_leaf=1) for rows in some)
                 results = block_bounds(parts, len(some), tree, began + most, self.max_splits, self.n_jobs)
-                proved = all(ended for _weight, _bound, ended in results)
+                proved = all(why is Termination.OPTIMAL for _weight, _bound, why in results)
                 yield
                 seconds = now() - began
             growth = min(max(seconds / before, 2.0), GROWTH) if before else GROWTH
@@ -132,8 +134,8 @@ class BlockBounds(Solver):
 
 def block_bounds(
     parts: Iterator[TreeProblem], number: int, tree: Tree, until: float, max_splits: int | None, n_jobs: int | None
-) -> Iterator[tuple[float, float, bool]]:
-    """The weight of each of ``number`` blocks, a lower bound on its objective and whether it is its optimum, each
+) -> Iterator[tuple[float, float, Termination]]:
+    """The weight of each of ``number`` blocks, a lower bound on its objective and why its search ended, each
     within its share of the time to ``until``; few blocks are in memory at a time.
     """
     at_once = width(n_jobs)
@@ -145,12 +147,14 @@ def block_bounds(
                 yield result
 
 
-def bounded(shared: tuple[Tree, int | None], task: tuple[TreeProblem, float | None]) -> tuple[float, float, bool]:
+def bounded(
+    shared: tuple[Tree, int | None], task: tuple[TreeProblem, float | None]
+) -> tuple[float, float, Termination]:
     """See `block_bounds`."""
     (tree, max_splits), (part, seconds) = shared, task
     result = solve(part, BranchAndBound(gap=BLOCK_GAP, max_splits=max_splits), start=tree, time_limit=seconds)
     assert result.bound is not None  # branch and bound always has one
-    return total_weight(part), result.bound, result.termination is Termination.OPTIMAL
+    return total_weight(part), result.bound, result.termination
 
 
 def total_weight(problem: TreeProblem) -> float:

@@ -224,15 +224,18 @@ def _of_chunks(
     objective = loss / weight + penalty
     rows = [TraceRow(now() - began, 0, "start", objective, objective, 0.0)]
     parts = (problem.with_rows(X, y, min_leaf=1) for X, y in chunks.labelled())
-    bound = ended = 0.0
+    bound = ended = late = 0.0
     with noted_interrupts() as interrupted:
-        for share, block_bound, proved in block_bounds(parts, number, tree, until, max_splits, n_jobs):
+        for share, block_bound, why in block_bounds(parts, number, tree, until, max_splits, n_jobs):
             bound += share / weight * block_bound
-            ended += proved
+            ended += why is Termination.OPTIMAL
+            late += why is Termination.TIME_LIMIT
             rows.append(TraceRow(now() - began, len(rows), "chunks", objective, objective, bound))
             if interrupted():
                 break
-    cut = Termination.INTERRUPTED if interrupted() else Termination.TIME_LIMIT
+    cut = Termination.TIME_LIMIT if late else Termination.STALLED
+    if interrupted():
+        cut = Termination.INTERRUPTED
     return _of_blocks(tree, objective, bound, number, ended, cut, rows, solver)
 
 

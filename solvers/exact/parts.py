@@ -13,7 +13,7 @@ from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.statement import TreeProblem
 from opttree.tables.parts import Rows
-from solvers.core.result import TraceRow
+from solvers.core.result import Termination, TraceRow
 from solvers.exact.blocks import bounded, total_weight
 
 AGAIN = 1.5  # times its seconds of the round before that a part must have for another search
@@ -139,5 +139,6 @@ def _loss(part: Any, number: int, told: Told) -> tuple[float, float, NDArray[np.
 def _bound(part: Any, number: int, told: Told) -> tuple[float, bool]:
     problem = _stated(part, told)
     assert problem is not None  # only parts with weight are asked
-    _weight, bound, proved = bounded((told.tree, told.max_splits), (problem, told.seconds))
+    _weight, bound, why = bounded((told.tree, told.max_splits), (problem, told.seconds))
+    proved = why is Termination.OPTIMAL
     return bound, proved

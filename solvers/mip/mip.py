@@ -264,7 +264,10 @@ class _Search:
             span = float(np.ptp(self.problem.Y, axis=1).max()) or 1.0
         row = float(self.problem.w.max()) * span**loss.degree
         # smaller differences are within the optimizer's tolerances
-        self.slack = max(TOLERANCE * leaf, ROW_TOLERANCE * row if self.by_rows else 0.0)
+        # of one row, whose leaf is at the end of as many inexact integers as there are levels
+        of_rows = ROW_TOLERANCE * row * (1 + self.problem.depth) if self.by_rows else 0.0
+        self.slack = max(TOLERANCE * leaf, of_rows)
+        self.is_tight = bool(self.problem.constraints) and not self.by_rows  # they may hold for inexact integers alone
         self.rounded = LOST * ROUNDING * leaf  # of a perfect fit
         self.gap = options.gap if options.gap is not None else ROUGH_GAP if rough else GAP
         self.bound, self.nodes = 0.0, 0
@@ -468,7 +471,7 @@ class _Search:
             threads=self.options.threads,
             seed=self.options.seed or 0,
             verbose=self.options.verbose,
-            tight=self.careful,
+            tight=self.careful or self.is_tight,
         )
 
     def stop(self) -> str:

@@ -88,6 +88,7 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
     else:
         y = y.ravel() if y.ndim == 2 and y.shape[1] == 1 else y
         y = y.astype(np.float64) if y.dtype.kind == "f" else y
+        y = plain_labels(y)
         if y.ndim == 2:
             if eval_set is not None:
                 raise ValueError("eval_set is for one output; got y of several")
@@ -212,6 +213,12 @@ def monotone_signs(options: Estimator) -> tuple[int, ...] | None:
         return signs
     names = getattr(options, "feature_names_in_", None)
     return signs_of(signs, names, options.n_features_in_, options.encoder_)
+
+
+def plain_labels(y: NDArray[Any]) -> NDArray[Any]:
+    """Labels, where they are objects that are all booleans (as pandas has them after ``dropna``) as booleans."""
+    booleans = y.dtype == object and all(isinstance(label, (bool, np.bool_)) for label in y.ravel())
+    return y.astype(bool) if booleans else y
 
 
 def codes_of_labels(y: NDArray[Any]) -> NDArray[np.intp]:

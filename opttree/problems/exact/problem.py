@@ -367,7 +367,7 @@ class ExactTreeProblem(Checked):
             best = loss.constants(problem.Y, w, rows, np.array([0, rows.size]), problem.n_outputs)
             outputs = np.repeat(best, rows.size, axis=0)
             stated = float(np.sum(w[rows] * (loss.of_rows(problem.Y[rows], outputs) - loss.least(y[rows]))))
-            size = OWN_NOISE * float(w[rows] @ np.abs(found[rows]).sum(axis=1))
+            size = OWN_NOISE * float(w[rows] @ (np.abs(found[rows]).sum(axis=1) + np.abs(problem.Y[rows]).sum(axis=1)))
             if not abs(whole - stated) <= OWN_AGREES * abs(stated) + size:
                 raise ValueError(
                     f"{loss!r}.cost must be the loss of the best constant; on {rows.size} rows it is {whole:g}, and "
