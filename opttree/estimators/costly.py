@@ -232,7 +232,7 @@ def _costs(
 
 
 def _columns_by_label(costs: Any, labels: NDArray[Any]) -> Any:
-    """A table whose columns are named by the labels, in the order of these; one without names as it is."""
+    """A table whose columns are named by the labels, in the order of these; one with other names as it is."""
     names = list(getattr(costs, "columns", []))
     if not _named("costs", names, labels):
         return costs
@@ -240,17 +240,15 @@ def _columns_by_label(costs: Any, labels: NDArray[Any]) -> Any:
 
 
 def _named(name: str, names: list[Any], labels: NDArray[Any]) -> bool:
-    """Whether columns are named by the labels, and not numbered; ValueError for other names."""
-    if all(label in names for label in labels.tolist()):
-        return True
-    if names != list(range(len(names))):
-        wanted = f"the {len(labels)} labels {shown(labels.tolist())}, or by numbers from 0"
-        raise ValueError(f"{name} must have columns named by {wanted}; got {shown(names)}")
-    return False
+    """Whether columns are named by the labels, and not otherwise; ValueError where some are."""
+    named = [label in names for label in labels.tolist()]
+    if any(named) and not all(named) and names != list(range(len(names))):
+        raise ValueError(f"{name} must have a column named by each label, {shown(labels.tolist())}; got {shown(names)}")
+    return all(named)
 
 
 def _by_label(matrix: Any, labels: NDArray[Any]) -> Any:
-    """A matrix whose rows and columns are named by labels, in the order of these; one without names as it is."""
+    """A matrix whose rows and columns are named by labels, in the order of these; one with other names as it is."""
     if not hasattr(matrix, "loc") or not _named("cost_matrix", list(matrix.columns), labels):
         return matrix
     if missing := [label for label in labels.tolist() if label not in matrix.index]:

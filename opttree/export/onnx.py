@@ -88,7 +88,8 @@ def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float
     ImportError
         Without the package onnx: ``pip install opttree[export]``.
     ValueError
-        If the model has transformed features, or answers differently from its estimator.
+        If the model has transformed features, reads a column without a name, or answers differently from its
+        estimator.
 
     See Also
     --------
@@ -120,6 +121,8 @@ def to_onnx(model: Any, path: str | Path | None = None, *, dtype: Literal["float
         X = "X"
     else:
         read = {place: inside.encoding.columns[place] for place in sorted(inside.encoding.read)}
+        if any(not column.name for column in read.values()):
+            raise ValueError("to_onnx needs columns with names; the model reads one that is called ''")
         graph = OnnxGraph(dtype, [column.name for column in read.values()])
         kinds = {"category": TensorProto.STRING}
         inputs = [

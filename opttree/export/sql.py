@@ -51,8 +51,8 @@ def to_sql(model: Any, table: str = "rows", *, keep: Sequence[str] = ()) -> str:
     Raises
     ------
     ValueError
-        For a column that the model reads whose name differs from that of another in case alone, as databases do not
-        tell them apart.
+        For a column that the model reads and whose name is empty, or differs from that of another in case alone, as
+        databases do not tell them apart.
 
     See Also
     --------
@@ -203,8 +203,10 @@ def _columns(query: Query, saved: Model, model: Tree | Forest) -> tuple[list[str
 
 
 def _check_names(read: Sequence[str], names: Sequence[str]) -> None:
-    """ValueError for a column that is read of which another differs in case alone."""
+    """ValueError for a column that is read and has no name, or of which another differs in case alone."""
     for name in read:
+        if not name:
+            raise ValueError("to_sql needs columns with names; the model reads one that is called ''")
         twin = next((other for other in names if other != name and other.lower() == name.lower()), None)
         if twin is not None:
             raise ValueError(f"to_sql needs columns that differ in more than case; got {name!r} and {twin!r}")

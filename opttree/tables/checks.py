@@ -80,10 +80,16 @@ def as_given(X: Any) -> Any:
     Raises
     ------
     ValueError
-        For a table that is not in memory, and complex numbers.
+        For a table that is not in memory, a structured array, and complex or too long numbers.
     """
     if type(X).__name__ == "LazyFrame" or (hasattr(X, "collect") and not hasattr(X, "shape")):
         raise ValueError(f"X must be a table in memory; got {type(X).__name__}: call .collect() first")
+    if (fields := getattr(getattr(X, "dtype", None), "names", None)) is not None:
+        raise ValueError(f"X must be a table or an array of numbers; got a structured array of {', '.join(fields)}")
+    schema = getattr(X, "schema", None)
+    for name, kind in schema.items() if schema is not None and hasattr(schema, "items") else ():
+        if "Int128" in str(kind):
+            raise ValueError(f"X column {name!r} must hold numbers of at most 64 bits; got {kind}")
     if isinstance(X, np.ma.MaskedArray):
         masked: Any = X
         return (

@@ -15,5 +15,9 @@ _ALLOWED = _ZEROS if _ZEROS.keys() <= inspect.signature(_check_sample_weight).pa
 
 
 def check_sample_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
-    """The weights of the rows of X, ones for None; ValueError for another length or values that are not finite."""
+    """The weights of the rows of X, ones for None; ValueError for another length or no finite numbers."""
+    try:
+        np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight must hold numbers; got {error}") from error
     return np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, **_ALLOWED))

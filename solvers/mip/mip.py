@@ -272,7 +272,7 @@ class _Search:
         self.gap = options.gap if options.gap is not None else ROUGH_GAP if rough else GAP
         self.bound, self.nodes = 0.0, 0
         self.doubtful = False  # whether candidate splits may be missing: then there is no bound
-        self.unused: str | None = None  # why the start was not used
+        self.about_start: str | None = None  # why the start was not used, or not as it is
         self.value: float | None = None  # objective of the last solution in the model
         self.model: Any = None
         self.formulation: Formulation | None = None
@@ -298,11 +298,18 @@ class _Search:
         """Take a start tree, moved to the candidate splits; the message says why where a limit rules it out."""
         tree = self.stated.snap(start)
         if tree is None:
-            self.unused = "its splits or leaves are outside the program's limits"
+            self.about_start = "the start was not used: its splits or leaves are outside the program's limits"
         else:
-            self.unused = self.problem.violation(tree)
-            if self.unused is None and self.stated.extensions and not self.stated.contains(self.model, tree):
-                self.unused = "it violates a constraint of the model"
+            broken = self.problem.violation(tree)
+            if broken is None and self.stated.extensions and not self.stated.contains(self.model, tree):
+                broken = "it violates a constraint of the model"
+            given, fitted = self.problem.objective(start), self.problem.objective(tree)
+            if broken is not None:
+                self.about_start = f"the start was not used: {broken}"
+            elif given < fitted and self.problem.leaves == "linear":
+                self.about_start = (
+                    f"{given:.6g} as given, {fitted:.6g} with leaves of the program, which are not clipped"
+                )
         return self.take(tree)
 
     def take_cart(self, rng: Rng) -> bool:
@@ -377,8 +384,8 @@ class _Search:
             words += "; rounding moves rows across some of these, so that others may be missing, and nothing is bounded"
         if self.tree is None:
             words += "; no tree that satisfies the constraints was found"
-        if self.unused is not None:
-            words += f"; the start was not used: {self.unused}"
+        if self.about_start is not None:
+            words += f"; {self.about_start}"
         return words + "."
 
     def build(self) -> Generator[Step | None, Any, None]:

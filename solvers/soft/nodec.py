@@ -247,6 +247,8 @@ class NODEC(Solver):
 
     def _steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         start_rng = rng.spawn(1)[0]
+        if start is not None and start.gate is None and problem.violation(start) is None:
+            yield Step(start, phase="given")
         if start is None:
             yield Step(one_leaf(problem, self.alpha), phase="constant")
             start = yield from self._initial(problem, rng)

@@ -181,20 +181,23 @@ class TAO(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Algorithm 1; yields the pruned tree after each pass over the levels, and None between groups of nodes."""
-        node_solver = self.nodes(problem)
+        node_solver, given = self.nodes(problem), start
         if start is None:
             for tree in self.init.growth(problem.restated(constraints=()), rng):
                 yield None
                 start = tree
             assert start is not None  # growth ends with a tree
         constant_first = problem.leaves == "linear" and not start.linear_leaves
-        given = {name: getattr(self, name) for name in ("split_lasso", "leaf_lasso", "clip")}
+        options = {name: getattr(self, name) for name in ("split_lasso", "leaf_lasso", "clip")}
         feasible = problem.enforce_max_splits(problem.enforce_min_leaf(start))
-        state = State(problem, feasible, self.min_linear_rows, self.accept == "improve", **given)
+        state = State(problem, feasible, self.min_linear_rows, self.accept == "improve", **options)
         if self.accept == "always" or constant_first:
             state.fit_leaves(linear=problem.leaves == "linear" and not constant_first)
         tree, objective = state.pruned()
         begun = Step(tree, objective, phase="start")
+        if given is not None and given.gate is None and problem.violation(given) is None:
+            as_given = problem.objective(given)  # its leaves may be better than those that are fitted here
+            begun = begun if objective <= as_given else Step(given, as_given, phase="start")
         passes = self._passes(problem, state, objective, node_solver, constant_first, rng)
         if self.keep == "last":
             return (yield from last_step(passes, begun))

@@ -120,6 +120,13 @@ def test_costs_of_rows_are_found_by_the_names_of_their_columns():
     ):
         assert (model.fit(X, y, costs=table).predict(X) == y).all()
         assert model.mean_cost(X, y, costs=table) == 0.0
+    with pytest.raises(
+        ValueError, match=r"costs must have a column named by each label, \['a', 'b'\]; got \['b', 'c'\]"
+    ):
+        model.fit(X, y, costs=costs.set_axis(["b", "c"], axis=1))
+    matrix = pd.DataFrame([[0, 5], [1, 0]], index=["a", "c"], columns=["a", "b"])
+    with pytest.raises(ValueError, match="cost_matrix must have a row named by each label; got none for 'b'"):
+        CostClassifier(cost_matrix=matrix).fit(X, y)
 
 
 @pytest.mark.parametrize("weight", [np.zeros(40), -np.ones(40)])

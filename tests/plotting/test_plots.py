@@ -334,3 +334,17 @@ def test_pictures_and_texts_are_of_scores(tmp_path, rng, saved):
     np.testing.assert_allclose(np.asarray(mesh.get_array()).ravel(), expected, rtol=1e-9)
     assert "score(a)" in texts(plotting.plot_tree(shown))
     assert saved or "score(a)" in model.to_text()
+
+
+def test_names_are_drawn_as_they_are_written():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["rent [$\\m$]", "a name of more than thirty characters"])
+    score = X.iloc[:, 0] ** 2 + X.iloc[:, 1]
+    for model, y in (
+        (TAORegressor(2, random_state=0), score),
+        (TAOClassifier(2, random_state=0), np.where(score > 1.0, "$\\x$", "b")),
+    ):
+        model.fit(X, y)
+        for draw in (plotting.plot_tree, plotting.plot_importances, plotting.plot_node_weights):
+            np.ravel(draw(model))[0].figure.canvas.draw()
+        plotting.plot_partition(model, X, y).figure.canvas.draw()

@@ -10,7 +10,9 @@ from sklearn.linear_model import Lasso
 import solvers
 from experiments.benchmarks import reference_tao
 from opttree import L1, L2, SplitPrice, TAORegressor, Tree, TreeProblem, datasets
+from opttree.runtime.clock import now
 from solvers import (
+    GET,
     NODEC,
     ORRT,
     TAO,
@@ -480,3 +482,24 @@ def test_the_last_pass_is_kept_even_if_the_start_was_better():
     assert none.objective == pytest.approx(problem.objective(start))
     ended = solve(problem, replace(printed, max_iter=10**6, patience=10**6), start=start, time_limit=0.1)
     assert len(ended.trace.rows) == 1
+
+
+def test_a_start_whose_leaves_are_better_is_kept():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)).round(1)
+    y = np.digitize(X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=60), [-0.3, 0.3])
+    problem = TreeProblem(X, y, 2, leaves="linear", loss="log")
+    start = solve(problem, GET(n_starts=1), random_state=0)
+    for solver in (TAO(), NODEC()):
+        assert solve(problem, solver, start=start.tree, random_state=1).objective <= start.objective
+
+
+def test_the_time_limit_reaches_into_starts_and_leaves():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(6000, 20)), rng.integers(0, 30, 6000)
+    problem = TreeProblem(X, y, 5, leaves="linear", loss="log")
+    solve(problem.sample(np.arange(1000)), TAO(max_iter=1), random_state=0)  # compiles
+    began = now()
+    result = solve(problem, TAO(), time_limit=0.2, random_state=0)
+    assert result.termination.name == "TIME_LIMIT"
+    assert now() - began < 3.0  # 11 s before

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from opttree import TableEncoder, TAORegressor
+from opttree import CostClassifier, TableEncoder, TAOClassifier, TAORegressor
 from opttree.tables.checks import check_columns
 
 
@@ -33,3 +33,32 @@ def test_whole_numbers_beyond_double_precision():
         TAORegressor(1).fit(X, y)
     with pytest.raises(ValueError, match="must hold numbers, as in training; got 1000"):
         TAORegressor(1).fit([[value] for value in y], np.arange(40.0))
+
+
+@pytest.mark.parametrize(
+    ("X", "weight", "words"),
+    [
+        (pd.DataFrame(index=range(40)), None, r"X must have at least one column; got a table of shape \(40, 0\)"),
+        (np.zeros(40, [("a", float), ("b", "U3")]), None, "X must be a table or an array of numbers; got a structured"),
+        (np.zeros((40, 1)), ["a"] * 40, "sample_weight must hold numbers; got could not convert"),
+    ],
+)
+def test_what_is_no_table_is_named(X, weight, words):
+    with pytest.raises(ValueError, match=words):
+        TAORegressor(1).fit(X, np.arange(40.0), sample_weight=weight)
+
+
+def test_integers_of_128_bits_are_named():
+    polars = pytest.importorskip("polars")
+    X = polars.DataFrame({"v": polars.Series([1, 2] * 20).cast(polars.Int128)})
+    with pytest.raises(ValueError, match="X column 'v' must hold numbers of at most 64 bits; got Int128"):
+        TAORegressor(1).fit(X, np.arange(40.0))
+
+
+def test_booleans_among_objects_are_labels():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = pd.Series([*(X[:, 0] > 0.0), None]).dropna()
+    assert y.dtype == object
+    for model in (TAOClassifier(1), CostClassifier(1)):
+        assert model.fit(X, y).classes_.tolist() == [False, True]
+    assert TAOClassifier(1).fit(X, y).score(X, y) == 1.0

@@ -40,6 +40,8 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
     numeric = has_numbers(options)
     stays_sparse = options.recipe.sparse_from is not None and is_given_sparse(X)
     X = X if stays_sparse else as_given(X)
+    if hasattr(X, "columns") and not len(X.columns):
+        raise ValueError(f"X must have at least one column; got a table of shape {tuple(X.shape)}")
     check_target(y, numeric)
     if not stays_sparse:
         warn_of_table(X, options.categorical_features)
