@@ -18,8 +18,11 @@ from typing import Any
 import numba
 from numba.np.ufunc import parallel
 
+from opttree.runtime.clock import is_late
+
 RANGES = 4  # per thread, so that a thread that waits for a core holds up little
 MOST = 256  # threads of the pool
+LONG = 1e7  # numbers read, after which the clock is looked at
 WORTH = 1_500_000  # numbers read, about a millisecond: with less, waking a further thread gains nothing (measured)
 
 _limit: ContextVar[int | None] = ContextVar("limit", default=None)
@@ -106,6 +109,21 @@ def share(kernel: Callable[..., None], n: int, cost: float, *args: Any) -> None:
                 kernel(first, last, *args)
 
     together(work, n_threads)
+
+
+def share_in_time(kernel: Callable[..., None], n: int, cost: float, times: int, *args: Any) -> None:
+    """`share`, where an item reads its numbers so many ``times``: some items at a time if that takes long, so that
+    those whose turn comes well after the run's time limit are left undone.
+    """
+    count = min(max(int(LONG / max(cost * times, 1.0)), 1), n)
+    for start in range(0, n, count):
+        if (start or count * cost * times >= LONG) and is_late():
+            return
+
+        def some(first: int, last: int, *args: Any, start: int = start) -> None:
+            kernel(start + first, start + last, *args)
+
+        share(some, min(count, n - start), cost, *args)
 
 
 def each(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

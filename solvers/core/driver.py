@@ -20,6 +20,7 @@ from solvers.core.result import Result, SolverError, Termination, Trace, TraceRo
 
 BOUND_RTOL, BOUND_ATOL = 1e-6, 1e-12  # relative to a bound, to one leaf's objective: a tree so little below equals it
 EPSILON = float(np.finfo(float).eps)  # of the loss of a row: rounding where one row has nearly all the weight
+FREE = 0.1  # of the time limit, which computing objectives may take beyond it
 REPORTED_GAP = 1e-3  # the message states relative gaps above this
 OBJECTIVE_RTOL = 1e-4  # allowed error of a reported objective, for single precision; relative to it or the constant's
 
@@ -124,7 +125,7 @@ def solve(
     log = log_of(verbose, title, limit)
     result = None
     try:
-        result = _run(problem, solver, start, rng, _Recorder(problem, solver, callback, log), limit)
+        result = _run(problem, solver, start, rng, _Recorder(problem, solver, callback, log, FREE * limit), limit)
     finally:
         log.end(result)
     LOGGER.info("%s: %s", title, result)
@@ -158,15 +159,15 @@ def _run(
 
 
 class _Recorder:
-    """State of a run: incumbent, bound and trace; its clock excludes the time of `solve` itself, and that in which
-    kernels are compiled or loaded.
+    """State of a run: incumbent, bound and trace; its clock excludes the time in which kernels are compiled or loaded,
+    that of the callback, and up to ``free`` seconds in which `solve` computes objectives.
     """
 
     def __init__(
-        self, problem: TreeProblem, solver: Solver, callback: Callback | None, log: Lines | Bar | Silent
+        self, problem: TreeProblem, solver: Solver, callback: Callback | None, log: Lines | Bar | Silent, free: float
     ) -> None:
         self.problem, self.solver, self.callback, self.log = problem, solver, callback, log
-        self.began, self.off_clock = now(), 0.0  # time spent on objectives and in the callback
+        self.began, self.off_clock, self.free = now(), 0.0, free
         self.compiled = compile_seconds()
         self.trace, self.n_evaluations = Trace(), 0
         self.best: Step | None = None
@@ -205,8 +206,11 @@ class _Recorder:
         row = TraceRow(seconds, len(self.trace), step.phase, objective, self.objective, self.bound, step.info)
         self.trace.rows.append(row)
         self.log.take(row)
+        free = min(now() - paused, self.free)
+        self.free -= free
+        paused = now()
         stops = self.callback is not None and bool(self.callback(step, self.trace))
-        self.off_clock += now() - paused
+        self.off_clock += free + now() - paused
         if stops:
             return Termination.INTERRUPTED, " (by the callback)"
         return (Termination.NUMERICAL_ERROR, " (the objective is not a number)") if math.isnan(objective) else None

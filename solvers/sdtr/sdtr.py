@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import math
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,15 +15,17 @@ from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem, SoftForestProblem
 from opttree.runtime import devices
+from opttree.runtime.clock import now, seconds_left
 from opttree.runtime.devices import Device
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
-from solvers.core.base import Solver, Step, Steps
+from solvers.core.base import Solver, Step, Steps, at_last_call
 from solvers.core.result import Termination
 from solvers.descent import Descent
 from solvers.sdtr.descent import descent, parts_of, portion
 from solvers.soft.starts import constant_tree, one_leaf, soft_start, with_depth_cap
 
+REST = 9.0  # times as long as a step takes, until the next one under a time limit
 BEHIND = 4  # the run that is behind has this part of the patience
 SHARED = ("n_trees", "n_layers", "tree_output_dim", "path_penalty", "l1", "dtype", "device")  # with `SoftForestProblem`
 
@@ -160,7 +164,9 @@ class SDTR(Solver):
         return forest.memory_refusal(self.batch_size)
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
-        """A step whenever a slice of batches has lowered the validation loss."""
+        """A step whenever a slice of batches has lowered the validation loss; under a time limit, only as often as what
+        is computed for a step takes a tenth of the time, and the last one at its end.
+        """
         problem = with_depth_cap(problem, start)
         if start is not None:
             yield Step(start, phase="start")
@@ -178,7 +184,11 @@ class SDTR(Solver):
             if start is not None:
                 theta = forest.with_first(theta, soft_start(SmoothTreeProblem(train), start, self.steepness, run_rng))
             runs.append((descent(self, forest, validation, theta, run_rng), whole))
-        yield from self._race(runs, portion(self, train.n_samples, forest.size))
+        held: list[Callable[[], Step]] = []  # the last step, if it was left out
+        race = self._race(runs, portion(self, train.n_samples, forest.size), held)
+        yield from at_last_call(race, lambda: held[0]() if held else None)
+        if held:
+            yield held[0]()
         full = any(run.done >= self.max_batches for run, _whole in runs)
         return Termination.ITERATION_LIMIT if full else Termination.STALLED
 
@@ -196,9 +206,11 @@ class SDTR(Solver):
             return ("mixture",)
         return ("expected",) if self.n_trees == 1 else ("mixture", "expected")
 
-    def _race(self, runs: list[tuple[Descent, SoftForestProblem]], portion: int) -> Generator[Step | None]:
+    def _race(
+        self, runs: list[tuple[Descent, SoftForestProblem]], portion: int, held: list[Callable[[], Step]]
+    ) -> Generator[Step | None]:
         """Steps, of each run with decreasing validation loss; ``portion`` batches of each in turn, until all stop."""
-        seen = [np.inf] * len(runs)
+        seen, lowest, due = [np.inf] * len(runs), np.inf, -np.inf
         left = list(range(len(runs)))
         while left:
             for i in tuple(left):
@@ -213,7 +225,21 @@ class SDTR(Solver):
                     yield None
                     continue
                 seen[i] = best.loss
-                model = whole.harden(best.theta)
-                info = {"validation": best.loss, "batch": float(best.step)}
-                objective = whole.mean_loss(best.theta) if isinstance(model, Forest) else None
-                yield Step(model, objective, phase=whole.aggregation, info=info)
+                step = partial(_step, whole, best)
+                if math.isinf(seconds_left()):
+                    yield step()
+                    continue
+                if best.loss < lowest:
+                    lowest, held[:] = best.loss, [step]
+                began = now()
+                yield held.pop()() if held and began >= due else None
+                if not held:
+                    due = now() + REST * (now() - began)
+
+
+def _step(whole: SoftForestProblem, best: Any) -> Step:
+    """The model of the lowest validation loss of a run."""
+    model = whole.harden(best.theta)
+    info = {"validation": best.loss, "batch": float(best.step)}
+    objective = whole.mean_loss(best.theta) if isinstance(model, Forest) else None
+    return Step(model, objective, phase=whole.aggregation, info=info)

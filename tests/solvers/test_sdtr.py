@@ -149,3 +149,18 @@ def test_of_two_objectives_the_one_behind_stops_early(monkeypatch):
         losses = [step.info["validation"] for step in steps if step.phase == phase]
         assert losses == sorted(losses, reverse=True)
         assert len(losses) > 1
+
+
+def test_steps_of_a_short_run_are_few_and_the_last_is_the_best():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60_000, 6))
+    problem = TreeProblem(X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2], depth=6)
+    free = solve(problem, SDTR(max_batches=400), random_state=0)
+    steps = []
+    short = solve(
+        problem, SDTR(max_batches=400), time_limit=1e3, random_state=0, callback=lambda step, _trace: steps.append(step)
+    )
+    assert len(short.trace) < len(free.trace)
+    losses = [step.info["validation"] for step in steps if "validation" in step.info]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[-1] == min(row.info["validation"] for row in free.trace.rows if "validation" in row.info)

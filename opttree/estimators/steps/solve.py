@@ -11,13 +11,15 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from opttree.estimators import bridge
-from opttree.estimators.recipe import Estimator, Fit, Outcome
+from opttree.estimators.recipe import Estimator, Fit, Outcome, is_printed
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now, told_of_compilation
 from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
 
+PART_CELLS = 20_000.0  # rows x features of a first fit, per second of a time limit that is short for the table
+PART_ROWS, PART_SHARE = 10_000, 0.4  # its fewest rows, and its share of the time
 AUTO_SECONDS = 10.0  # of branch and bound, after its start tree, where the estimator chooses the solver
 
 Watch = Callable[[Any, Any], None]  # called with every step of a solver and its trace
@@ -41,9 +43,29 @@ def run(
 
 
 def run_recipe(options: Estimator, fit: Fit, watch: Watch | None = None) -> Any:
-    """The result of the recipe's solver."""
-    solver = options.recipe.solver(options, fit.problem, fit.valid)
-    return run(options, solver, fit.problem, fit.start, fit.seed, fit.time_limit, watch)
+    """The result of the recipe's solver, from the tree of `start_of_part` where the time limit is short."""
+    solver, began = options.recipe.solver(options, fit.problem, fit.valid), now()
+    start = fit.start if fit.start is not None else start_of_part(options, solver, fit)
+    left = None if fit.time_limit is None else max(fit.time_limit - (now() - began), 1e-3)
+    return run(options, solver, fit.problem, start, fit.seed, left, watch)
+
+
+def start_of_part(options: Estimator, solver: Any, fit: Fit) -> Tree | None:
+    """A tree of the solver on a part of the rows, where there are many for the time limit, and it goes on from a tree;
+    None otherwise.
+    """
+    problem, solvers = fit.problem, bridge.solvers
+    continues = isinstance(solver, (solvers.TAO, solvers.NODEC, solvers.ORRT)) and not is_printed(options)
+    if fit.time_limit is None or not continues:
+        return None
+    rows = np.flatnonzero(problem.w)
+    most = max(int(PART_CELLS * fit.time_limit / problem.n_features), PART_ROWS)
+    if rows.size < 2 * most:
+        return None
+    rng = np.random.default_rng(fit.seed)
+    part = problem.sample(np.sort(rng.choice(rows, most, replace=False)))
+    result = run(options, solver, part, None, fit.seed, PART_SHARE * fit.time_limit)
+    return None if result.termination.name == "INTERRUPTED" else as_tree(result.tree)
 
 
 def within_leaves(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit], Outcome]) -> Outcome:

@@ -11,11 +11,9 @@ from opttree.kernels.algebra.gram import FASTMATH, add_weighted_gram, mirror_low
 from opttree.kernels.algebra.logistic import fit_logistic
 from opttree.kernels.algebra.quadratic import solve_linear_leaf
 from opttree.kernels.records import Leaves
-from opttree.runtime.clock import is_late
 from opttree.runtime.compiling.compiled import inner, kernel
-from opttree.runtime.threads import share
+from opttree.runtime.threads import share, share_in_time
 
-LONG = 1e7  # numbers read
 LAD_ROUNDS = 20
 LAD_TOLERANCE = 1e-6
 SOFTMAX_ROUNDS = 10
@@ -326,17 +324,8 @@ def fit_linear_leaves(kernel, rows, group, net, min_rows, values, coefs):
     From the constants in ``values (L, K)`` and the warm starts in ``coefs (L, K, p)``, both overwritten; other leaves
     keep their constants. Where that takes long, leaves whose turn comes after the run's time limit stay as they are.
     """
-    cost, n = group.order.size / len(values) * rows.X.shape[1] ** 2, len(values)
-    numbers = max(cost * values.shape[1], 1.0)
-    count = int(np.clip(LONG / numbers, 1, n))  # leaves, after which the clock is looked at
-    for start in range(0, n, count):
-        if (start or count * numbers >= LONG) and is_late():
-            return
-
-        def some(first, last, *args, start=start):
-            kernel(start + first, start + last, *args)
-
-        share(some, min(count, n - start), cost, rows, group, net, min_rows, values, coefs)
+    cost = group.order.size / len(values) * rows.X.shape[1] ** 2
+    share_in_time(kernel, len(values), cost, values.shape[1], rows, group, net, min_rows, values, coefs)
 
 
 @kernel()

@@ -230,11 +230,15 @@ def test_evaluations_are_summed_and_off_the_clock(problem):
             for n in range(5):
                 yield Step(Tree.constant([0.0], problem.n_features), n_evaluations=n)
 
-    result = solve(problem.restated(penalties=(Slow(),)), Passes(), time_limit=0.3)
+    slow = problem.restated(penalties=(Slow(),))
+    result = solve(slow, Passes(), time_limit=10.0)
     assert (result.n_steps, result.n_evaluations) == (5, 10)
     assert result.termination is Termination.ITERATION_LIMIT
     assert result.trace.rows[-1].seconds < 0.3
     assert [row.step for row in result.trace] == [0, 1, 2, 3, 4]
+    late = solve(slow, Passes(), time_limit=0.25)  # of which they have a tenth off the clock
+    assert late.termination is Termination.TIME_LIMIT
+    assert late.n_steps == 3
 
 
 def test_the_clock_runs_while_the_solver_works_and_not_in_the_callback(problem):
