@@ -28,6 +28,7 @@ BOARDS = {
     "leaderboard_regression_default": "Regression, default settings",
     "leaderboard_regression_tuned": "Regression, at most 2000 training rows, methods marked * tuned",
     "leaderboard_classification_default": "Classification, default settings",
+    "leaderboard_classification_tuned": "Classification, at most 2000 training rows, methods marked * tuned",
 }
 LEADERS = {
     "leaderboard_regression_default": {
@@ -43,6 +44,10 @@ LEADERS = {
     "leaderboard_classification_default": {
         "boosted": "boosting", "forest": "forest", "catboost": "CatBoost", "lightgbm": "LightGBM", "xgboost": "XGBoost",
         "rf": "random forest", "extra-trees": "ExtraTrees", "cart": "CART",
+    },
+    "leaderboard_classification_tuned": {
+        "boosted*": "boosting", "catboost*": "CatBoost", "rf*": "random forest", "forest*": "forest",
+        "extra-trees*": "ExtraTrees", "lightgbm*": "LightGBM", "xgboost*": "XGBoost", "cart*": "CART",
     },
 }  # fmt: skip
 PROVERS_OF_ALL = {

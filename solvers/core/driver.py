@@ -52,8 +52,9 @@ def solve(
         Tree to start from, or what holds one, see `opttree.model.convert.as_model`; by default the solver's initial
         tree. An estimator must be fitted to the problem's own X and y, as its tree is on raw data.
     time_limit : float or None, default None
-        Wall-clock seconds, > 0, without those in which kernels are compiled or loaded. Checked between the solver's
-        steps, of which one may take seconds on a wide table; the best tree so far is returned.
+        Wall-clock seconds, > 0, without those in which kernels are compiled or loaded, those of the callback, and, up
+        to a tenth of the limit, those in which objectives of steps are computed. Checked between the solver's steps,
+        of which one may take seconds on a wide table; the best tree so far is returned.
     callback : callable or None, default None
         Called with each `Step`, including that of the last call, and the `Trace` so far; return True to stop.
     random_state : int or numpy.random.Generator or None, default None
