@@ -164,6 +164,7 @@ def _forest(options: Estimator) -> TAOForest:
         n_trees=trees_of(options),
         sample="bootstrap" if options.bootstrap else options.max_samples,
         **passes,
+        rows_in_time=not printed,
         subsets=options.feature_subsets,
         n_jobs=options.n_jobs,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -125,7 +125,7 @@ class Boosting(Solver):
     rows_in_time: bool = option(
         True,
         """Whether, where a time limit is too short for all trees on all rows, they are grown on as many random rows as
-        it is enough for, and on 20,000 at least.""",
+        it is enough for, and on 20,000 at least, or 2,000 where there are many features or outputs.""",
     )
 
     def _refusal(self, problem: TreeProblem) -> str | None:
@@ -196,10 +196,10 @@ class Boosting(Solver):
         yield ensemble()
         return termination
 
-    def _one(self, problem: TreeProblem, rng: Rng) -> list[Tree]:
+    def _one(self, problem: TreeProblem, rng: Rng) -> Iterator[Tree]:
         """The first tree."""
         scores = np.tile(starting_scores(problem), (problem.n_samples, 1))
-        return [self.of_rows(problem)(*working_targets(problem, scores), rng)]
+        yield self.of_rows(problem)(*working_targets(problem, scores), rng)
 
     def _grown(
         self,

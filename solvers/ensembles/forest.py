@@ -34,6 +34,7 @@ PILOTS = 8  # trees of each kind, on bootstrap samples, to compare the kinds
 CLEARLY = 0.04  # CART trees are preferred if their error is lower by this share at 2,000 rows, half of it at 8,000
 # Kinds behind by this factor with as many trees, each on half of as many rows, are not compared any further
 BEHIND, FEW_PILOTS, FIRST_ROWS = 1.03, 5, 8000
+ENOUGH = 10  # trees, for which rows are left out where a time limit is short
 FEW_PAIRS = 30  # rows with two out-of-bag predictions needed for an average over pairs
 
 
@@ -90,7 +91,7 @@ class TAOForest(GrowthOptions, Solver):
     rows_in_time: bool = option(
         True,
         """Whether, where a time limit is too short for all trees on all rows, they are grown on as many random rows as
-        it is enough for, and on 20,000 at least.""",
+        it is enough for, and on 20,000 at least, or 2,000 where there are many features or outputs.""",
     )
 
     @staticmethod
@@ -169,7 +170,9 @@ class TAOForest(GrowthOptions, Solver):
         def grown() -> Generator[None]:
             nonlocal rows
             if self.rows_in_time:
-                rows = yield from rows_in_time(problem, self.n_trees / width(self.n_jobs), rng, self._one_of_each)
+                rows = yield from rows_in_time(
+                    problem, min(self.n_trees, ENOUGH) / width(self.n_jobs), rng, self._one_of_each
+                )
             yield from self.growth(problem if rows is None else problem.sample(rows), rng, tallies)
 
         def forest() -> Step | None:
@@ -181,12 +184,12 @@ class TAOForest(GrowthOptions, Solver):
         yield forest()
         return Termination.ITERATION_LIMIT
 
-    def _one_of_each(self, problem: TreeProblem, rng: Rng) -> list[Tree]:
+    def _one_of_each(self, problem: TreeProblem, rng: Rng) -> Iterator[Tree]:
         """A tree of each kind that there may be."""
         shrinkages, lassos = self._leaf_models(problem)
         shared = Shared.of(problem, self, shrinkages, None, lassos)
         kinds = ("cart", "axis" if shared.axis_aligned else "oblique") if self.kind == "auto" else (self.kind,)
-        return [grow(shared.of_kind(kind), (kind, rng)).tree(0, None) for kind in kinds]
+        yield from (grow(shared.of_kind(kind), (kind, rng)).tree(0, None) for kind in kinds)
 
     def _leaf_models(self, problem: TreeProblem) -> tuple[tuple[float, ...], tuple[float, ...] | None]:
         """The shrinkages, and the lassos that are compared, if any are."""

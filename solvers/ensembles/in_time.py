@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from copy import deepcopy
 
 import numpy as np
@@ -14,12 +14,13 @@ from opttree.model.tree import Tree
 from opttree.runtime.clock import now, seconds_left
 from opttree.statement import TreeProblem
 
-PILOT_ROWS = 20_000  # for the trees whose growth is measured; no tree gets fewer
+# rows for the trees whose growth is measured, fewer where there are more features and outputs; no tree gets fewer
+PILOT_ROWS, PILOT_NUMBERS, FEWEST_ROWS = 20_000, 400_000.0, 2000
 SPARE = 0.6  # of the rows for which the time seems enough: larger trees take longer than in proportion
 
 
 def rows_in_time(
-    problem: TreeProblem, n_trees: float, rng: Rng, grow: Callable[[TreeProblem, Rng], Sequence[Tree]]
+    problem: TreeProblem, n_trees: float, rng: Rng, grow: Callable[[TreeProblem, Rng], Iterator[Tree]]
 ) -> Generator[None, None, NDArray[np.intp] | None]:
     """Random rows of which ``n_trees`` trees can be grown in what is left of the run's time.
 
@@ -32,7 +33,8 @@ def rows_in_time(
     rng : numpy.random.Generator
         Random numbers, of which none are used up: with enough time, the trees are those of a run without a limit.
     grow : callable
-        Grows a tree of each kind that there will be; it is timed on some rows, where there are many more.
+        Grows a tree of each kind that there may be; they are timed on some rows, where there are many more, and the
+        quickest kind counts: with another one there are fewer trees.
 
     Returns
     -------
@@ -40,17 +42,20 @@ def rows_in_time(
         Numbers of the rows in increasing order; None: all.
     """
     rows = np.flatnonzero(problem.w)
-    if rows.size < 2 * PILOT_ROWS or math.isinf(seconds_left()):
+    pilot = int(np.clip(PILOT_NUMBERS / (problem.n_features * problem.n_outputs), FEWEST_ROWS, PILOT_ROWS))
+    if rows.size < 2 * pilot or math.isinf(seconds_left()):
         return None
     own = deepcopy(rng)
-    some = problem.sample(np.sort(own.choice(rows, PILOT_ROWS, replace=False)))
-    began = now()
-    trees = grow(some, own)
-    grown = now()
-    for tree in trees:
+    some = problem.sample(np.sort(own.choice(rows, pilot, replace=False)))
+    to_grow, began = math.inf, now()
+    for tree in grow(some, own):
+        grown = now()
         tree.outputs(some.X)
-    to_grow, to_look = ((end - start) / (PILOT_ROWS * len(trees)) for start, end in ((began, grown), (grown, now())))
-    yield None
+        if grown - began < to_grow:
+            to_grow, to_look = grown - began, now() - grown
+        yield None
+        began = now()
+    to_grow, to_look = to_grow / pilot, to_look / pilot
     left = max(seconds_left() - n_trees * problem.n_samples * to_look, 0.5 * seconds_left())
-    count = max(int(SPARE * left / (n_trees * to_grow)), PILOT_ROWS)
+    count = max(int(SPARE * left / (n_trees * to_grow)), pilot)
     return None if count >= rows.size else np.sort(own.choice(rows, count, replace=False))

@@ -65,7 +65,8 @@ def start_of_part(options: Estimator, solver: Any, fit: Fit) -> Tree | None:
     rng = np.random.default_rng(fit.seed)
     part = problem.sample(np.sort(rng.choice(rows, most, replace=False)))
     result = run(options, solver, part, None, fit.seed, PART_SHARE * fit.time_limit)
-    return None if result.termination.name == "INTERRUPTED" else as_tree(result.tree)
+    tree = as_tree(result.tree)
+    return None if result.termination.name == "INTERRUPTED" or problem.violation(tree) is not None else tree
 
 
 def within_leaves(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit], Outcome]) -> Outcome:

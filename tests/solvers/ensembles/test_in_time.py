@@ -20,7 +20,7 @@ def problem():
 
 def grow_slowly(part, _rng):
     time.sleep(0.02)
-    return [part.best_constant()]
+    yield part.best_constant()
 
 
 def rows_of(problem, seconds, rng=None):
@@ -35,6 +35,7 @@ def rows_of(problem, seconds, rng=None):
 
 def test_rows_are_those_for_which_the_time_is_enough(problem, monkeypatch):
     monkeypatch.setattr(in_time, "PILOT_ROWS", 1000)
+    monkeypatch.setattr(in_time, "FEWEST_ROWS", 1000)
     some = rows_of(problem, 10.0)  # 100 trees of 1000 rows take two seconds
     assert 1500 < some.size < 4000
     assert np.all(np.diff(some) > 0)
