@@ -122,6 +122,7 @@ def write(folder: Path) -> None:
         "race": race,
         "scale": scale,
         "growth": growth,
+        "short_limits": short_limits,
         "cluster": cluster,
         "sizes": sizes,
         "registers": registers,
@@ -315,6 +316,11 @@ def scale() -> str:
         parts.append(f"**{title}**, {SCALE['p']} features, depth {SCALE['depth']}, by rows:\n")
         parts.append(_table(("method", "measured to", *(f"{n:,}" for n in ROWS)), rows, "lr" + "r" * len(ROWS)))
     return "\n".join(parts)
+
+
+def short_limits() -> str:
+    """Scores of fits whose time limit is short for the table."""
+    return (RESULTS / "reliability" / "short_limits.md").read_text(encoding="utf-8").split("\n\n", 1)[1]
 
 
 def growth() -> str:

@@ -186,6 +186,8 @@ class Boosting(Solver):
                 seen = train.n_samples + (0 if valid is None or valid is given else valid.n_samples)
                 left_out = problem.n_samples / seen if seen < problem.n_samples else 0.0
                 termination = yield from self._grown(runs[-1], train, valid, start_rng, ridge, left_out)
+                if termination is Termination.TIME_LIMIT:
+                    break
             return termination
 
         def ensemble() -> Step | None:
@@ -236,7 +238,7 @@ class Boosting(Solver):
             if number < known:
                 continue
             yield None
-            if seconds_left() < looked:
+            if left_out and seconds_left() < looked:
                 return Termination.TIME_LIMIT
             if valid is not None and valid.is_classification and run.losses[-1] < NEGLIGIBLE * alone:
                 return Termination.STALLED
