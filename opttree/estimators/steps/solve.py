@@ -55,8 +55,8 @@ def start_of_part(options: Estimator, solver: Any, fit: Fit) -> Tree | None:
     None otherwise.
     """
     problem, solvers = fit.problem, bridge.solvers
-    continues = isinstance(solver, (solvers.TAO, solvers.NODEC, solvers.ORRT)) and not is_printed(options)
-    if fit.time_limit is None or not continues:
+    continuing = solvers.TAO, solvers.NODEC, solvers.ORRT, solvers.GET, solvers.RADDT
+    if fit.time_limit is None or not isinstance(solver, continuing) or is_printed(options):
         return None
     rows = np.flatnonzero(problem.w)
     most = max(int(PART_CELLS * fit.time_limit / problem.n_features), PART_ROWS)
