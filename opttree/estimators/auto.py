@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
@@ -15,11 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from opttree.estimators import bridge
 from opttree.estimators.boosting import DEPTHS as BOOSTED_DEPTHS, boosting_base
 from opttree.estimators.forest import DEPTHS as FOREST_DEPTHS, ForestModel, default_depth
+from opttree.estimators.logistic import logistic
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
 from opttree.estimators.soft import default_ridge
 from opttree.estimators.steps.model import as_forest
 from opttree.estimators.steps.shrink import STRENGTHS
-from opttree.estimators.steps.solve import run
+from opttree.estimators.steps.solve import run, some_rows
 from opttree.estimators.steps.units import spread, with_training
 from opttree.estimators.tasks import ClassificationTree, RegressionTree
 from opttree.methods.table import estimator
@@ -49,7 +49,6 @@ FEWEST = 5  # rows below which none are held out: losses are then those of train
 CLEARLY = 3.0  # standard errors behind the best, after which a member's other folds are left out
 AT_ONCE = 2  # folds that share what is left of a member's time: better few whole fits than many cut short
 NEEDED = 1.0  # standard errors by which a member that was tried on fewer folds must be ahead
-ITERATIONS, ABSENT = 200, -30.0  # of a logistic regression; the score of a class without rows
 RIDGES = (1e-4, 1e-2, 1.0)  # strengths of the linear member
 RIDGE_WORK = 5e7  # rows x outputs x features^2 above which it has the least strength but one alone
 CART_DEPTHS = (3, 6, 12)
@@ -259,21 +258,13 @@ def _folds(options: Estimator, problem: TreeProblem, seed: int) -> list[tuple[Tr
             else max(CELLS * options.time_limit / problem.n_features, SEARCH_ROWS)
         )
         train, valid = problem.split(share, rng)
-        return [(some(train, most, rng), some(valid, most, rng))]
+        return [(some_rows(train, most, rng), some_rows(valid, most, rng))]
     repeats = 1 if problem.n_samples >= FEW_ROWS else 3
     stratified = problem.is_classification and np.bincount(problem.Y[:, 0].astype(np.intp)).min() >= FOLDS
     kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
     folds = min(FOLDS, problem.n_samples)
     cuts = kind(n_splits=folds, n_repeats=repeats, random_state=seed).split(problem.X, problem.Y[:, 0])
     return [(problem.sample(train), problem.sample(valid)) for train, valid in cuts]
-
-
-def some(problem: TreeProblem, most: float, rng: np.random.Generator) -> TreeProblem:
-    """The problem, or ``most`` random rows of it."""
-    rows = np.flatnonzero(problem.w)
-    if rows.size <= most:
-        return problem
-    return problem.sample(np.sort(rng.choice(rows, int(most), replace=False)))
 
 
 def _try(
@@ -412,30 +403,6 @@ class _AutoTree(ForestModel):
         check_is_fitted(self, "members_")
         lines = [f"{row['name']:20s} {row['loss']:10.5g} {row['seconds']:8.2f} s" for row in self.members_]
         return "\n".join([*lines, f"best: {self.best_member_}"])
-
-
-def logistic(problem: TreeProblem, strength: float) -> Tree:
-    """A multinomial logistic regression with an l2 penalty, by scikit-learn, as a tree of one leaf; the best constant
-    where all rows are of one class.
-    """
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    constant, codes = problem.best_constant(), problem.Y[:, 0].astype(np.intp)
-    there = np.unique(codes)
-    if there.size < 2:
-        return constant
-    n, p = problem.X.shape
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = LogisticRegression(C=1.0 / (2.0 * strength * n), max_iter=ITERATIONS)
-        model.fit(problem.X, codes, problem.w * n)
-    values, coefs = np.full((1, problem.n_outputs), ABSENT), np.zeros((1, problem.n_outputs, p))
-    if there.size == 2:
-        values[0, there], coefs[0, there[1]] = [0.0, float(model.intercept_[0])], model.coef_[0]
-    else:
-        values[0, there], coefs[0, there] = model.intercept_, model.coef_
-    return replace(constant, values=values, coefs=coefs, link="softmax")
 
 
 def chosen(trials: Sequence[Trial]) -> Trial | None:

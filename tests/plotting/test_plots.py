@@ -347,4 +347,7 @@ def test_names_are_drawn_as_they_are_written():
         model.fit(X, y)
         for draw in (plotting.plot_tree, plotting.plot_importances, plotting.plot_node_weights):
             np.ravel(draw(model))[0].figure.canvas.draw()
-        plotting.plot_partition(model, X, y).figure.canvas.draw()
+        ax = plotting.plot_partition(model, X, y)
+        ax.figure.canvas.draw()  # which reads formulas
+        assert ax.get_xlabel() == "rent [$\\m$]"
+        assert not ax.xaxis.label.get_parse_math()

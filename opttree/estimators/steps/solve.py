@@ -58,15 +58,21 @@ def start_of_part(options: Estimator, solver: Any, fit: Fit) -> Tree | None:
     continuing = solvers.TAO, solvers.NODEC, solvers.ORRT, solvers.GET, solvers.RADDT
     if fit.time_limit is None or not isinstance(solver, continuing) or is_printed(options):
         return None
-    rows = np.flatnonzero(problem.w)
     most = max(int(PART_CELLS * fit.time_limit / problem.n_features), PART_ROWS)
-    if rows.size < 2 * most:
+    if np.count_nonzero(problem.w) < 2 * most:
         return None
-    rng = np.random.default_rng(fit.seed)
-    part = problem.sample(np.sort(rng.choice(rows, most, replace=False)))
+    part = some_rows(problem, most, np.random.default_rng(fit.seed))
     result = run(options, solver, part, None, fit.seed, PART_SHARE * fit.time_limit)
     tree = as_tree(result.tree)
     return None if result.termination.name == "INTERRUPTED" or problem.violation(tree) is not None else tree
+
+
+def some_rows(problem: TreeProblem, most: float, rng: np.random.Generator) -> TreeProblem:
+    """The problem, or ``most`` random rows of it."""
+    rows = np.flatnonzero(problem.w)
+    if rows.size <= most:
+        return problem
+    return problem.sample(np.sort(rng.choice(rows, int(most), replace=False)))
 
 
 def within_leaves(options: Estimator, fit: Fit, solve: Callable[[Estimator, Fit], Outcome]) -> Outcome:
