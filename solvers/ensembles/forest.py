@@ -170,9 +170,7 @@ class TAOForest(GrowthOptions, Solver):
         def grown() -> Generator[None]:
             nonlocal rows
             if self.rows_in_time:
-                rows = yield from rows_in_time(
-                    problem, min(self.n_trees, ENOUGH) / width(self.n_jobs), rng, self._one_of_each
-                )
+                rows = yield from rows_in_time(problem, min(self.n_trees, ENOUGH) / width(self.n_jobs), rng, self._one)
             yield from self.growth(problem if rows is None else problem.sample(rows), rng, tallies)
 
         def forest() -> Step | None:
@@ -184,12 +182,12 @@ class TAOForest(GrowthOptions, Solver):
         yield forest()
         return Termination.ITERATION_LIMIT
 
-    def _one_of_each(self, problem: TreeProblem, rng: Rng) -> Iterator[Tree]:
-        """A tree of each kind that there may be."""
+    def _one(self, problem: TreeProblem, rng: Rng) -> Iterator[Tree]:
+        """A tree of the kind, of the quickest one that there may be."""
         shrinkages, lassos = self._leaf_models(problem)
         shared = Shared.of(problem, self, shrinkages, None, lassos)
-        kinds = ("cart", "axis" if shared.axis_aligned else "oblique") if self.kind == "auto" else (self.kind,)
-        yield from (grow(shared.of_kind(kind), (kind, rng)).tree(0, None) for kind in kinds)
+        kind = self.kind if self.kind != "auto" else "cart-constant" if shared.linear else "cart"
+        yield grow(shared.of_kind(kind), (kind, rng)).tree(0, None)
 
     def _leaf_models(self, problem: TreeProblem) -> tuple[tuple[float, ...], tuple[float, ...] | None]:
         """The shrinkages, and the lassos that are compared, if any are."""
