@@ -18,7 +18,8 @@ import resource
 import signal
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +34,8 @@ from opttree.methods.table import METHODS, make_estimator
 from opttree.methods.warming import names
 from opttree.runtime.files import whole_file
 from solvers.races import system
+
+Rows = Callable[[], tuple[np.ndarray, np.ndarray]]  # makes a table in the process that is measured
 
 NAMES = [name for name in names() if name != "auto"]  # whose seconds are its time limit
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "scaling"
@@ -107,9 +110,27 @@ def data(n: int, p: int) -> tuple[np.ndarray, np.ndarray]:
 # ---- measuring -------------------------------------------------------------------------------------------------------
 
 
-def fit(name: str, n: int, p: int, depth: int, limit: float, memory: float, answer: Any) -> None:
-    """One fit, in a process of its own, which sends seconds (processor, wall), megabytes, steps, and how it ended."""
-    X, y = data(n, p)
+def measured_fit(name: str, rows: Rows, depth: int, limit: float, memory: float) -> list[Any]:
+    """Seconds (processor, wall), megabytes, steps, and how it ended: one fit, in a process forked from this one."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=fit, args=(name, rows, depth, limit, memory, sender))
+    child.start()
+    sender.close()
+    try:
+        found = list(receiver.recv())
+    except EOFError:
+        child.join()
+        if child.exitcode not in KILLED:
+            raise RuntimeError(f"{name} failed; its process says why") from None
+        found = [*NOTHING, KILLED[child.exitcode]]
+    child.join()
+    return found
+
+
+def fit(name: str, rows: Rows, depth: int, limit: float, memory: float, answer: Any) -> None:
+    """One fit in this process, which sends what `measured_fit` returns."""
+    X, y = rows()
     held = resident()
     most = int(memory * 1e9)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
@@ -131,13 +152,17 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
+def warm(name: str) -> None:
+    """Compile what a method needs."""
+    for depth in (2, 3):  # at depth 2, "ort" loads its exact solver
+        make_estimator(name, "regression", depth, seed=0, jobs=1).fit(*data(300, 5))
+
+
 def measure(name: str, limit: float, memory: float, out: Path, quick: bool) -> None:
     """All points of a method, in a process of its own."""
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
-        for depth in (2, 3):  # at depth 2, "ort" loads its exact solver
-            make_estimator(name, "regression", depth, seed=0, jobs=1).fit(*data(300, 5))
-        context = multiprocessing.get_context("fork")
+        warm(name)
         for point in points(name, quick):
             table = measured(out)
             mine = table[table["method"] == name]
@@ -146,19 +171,7 @@ def measure(name: str, limit: float, memory: float, out: Path, quick: bool) -> N
                 continue
             if ended(mine, point) or expected(name, mine[mine["ended"] == "done"], point) > limit:
                 continue
-            receiver, sender = context.Pipe(duplex=False)
-            child = context.Process(target=fit, args=(name, *point, limit, memory, sender))
-            child.start()
-            sender.close()
-            try:
-                *numbers, why = receiver.recv()
-            except EOFError:
-                child.join()
-                if child.exitcode not in KILLED:
-                    raise RuntimeError(f"{name} failed at {point}; its process says why") from None
-                *numbers, why = *NOTHING, KILLED[child.exitcode]
-            row = [name, *point, *numbers, why, limit]
-            child.join()
+            row = [name, *point, *measured_fit(name, partial(data, *point[:2]), point[2], limit, memory), limit]
             with (out / "measured.csv").open("a", newline="") as file:
                 csv.writer(file).writerow(row)
             print(*row, flush=True)

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from opttree import ORTRegressor, Tree, TreeProblem
-from opttree.statement.constraints import RequireSplit
+from opttree.statement.constraints import MaxFeatures, Monotone, RequireSplit
 from opttree.tables.chunks import Chunks
 from opttree.tables.parts import Rows
 from solvers import (
@@ -24,6 +24,7 @@ from solvers import (
     certify,
     solve,
 )
+from tests import constraint_oracle
 from tests.conftest import real_data
 from tests.solvers.mip.test_mip import small
 
@@ -245,6 +246,40 @@ def test_a_constant_that_violates_a_constraint_is_no_excuse():
     verdict = certify(stated, bad)
     assert verdict.termination.name == "LOCALLY_OPTIMAL"
     assert "Not optimal" in verdict.message
+
+
+@pytest.mark.usefixtures("needs_data")
+def test_side_constraints_do_not_cost_the_bound_without_them():
+    """ "Proved: nothing" it was, after any time: the programs are too large for all thresholds of 442 rows."""
+    free = TreeProblem.standardized(*real_data("diabetes"), depth=2, splits="axis")
+    stated = free.restated(constraints=[Monotone(2, -1)])
+    verdict = certify(stated, stated.best_constant(), time_limit=3.0)
+    assert verdict.bound >= solve(free, BranchAndBound()).objective - 1e-9
+    assert verdict.bound <= verdict.objective
+    assert "without its side constraints" in verdict.message
+    bounds = [row.bound for row in verdict.trace]
+    assert bounds == sorted(bounds)
+
+
+@pytest.mark.usefixtures("needs_data")
+def test_an_optimum_that_satisfies_the_constraints_is_proved_without_them():
+    free = TreeProblem.standardized(*real_data("diabetes"), depth=2, splits="axis")
+    best = solve(free, BranchAndBound())
+    stated = free.restated(constraints=[MaxFeatures(3)])
+    assert certify(stated, best).termination.name == "OPTIMAL"
+
+
+@pytest.mark.parametrize("kind", constraint_oracle.KINDS, ids=lambda kind: kind.__name__)
+def test_no_tree_that_satisfies_the_constraints_is_below_a_certificate(kind):
+    stated = constraint_oracle.instance(kind, 1)
+    best = solve(stated, MIP(), random_state=0)
+    truth = constraint_oracle.optimum(stated)
+    if best.tree is None:
+        assert np.isinf(truth)
+        return
+    verdict = certify(stated, best)
+    assert verdict.bound is None or verdict.bound <= truth + 1e-9
+    assert verdict.objective >= truth - 1e-9
 
 
 def test_parts_are_blocks(problem, cart):
