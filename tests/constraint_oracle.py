@@ -34,10 +34,12 @@ from solvers import CPSAT, MIP, Benders, ColumnGeneration, Lagrangian, MonotoneD
 
 KINDS = (MaxSplits, MaxFeatures, MinLeaf, FeatureCost, Monotone, ForbidSplit, RequireSplit, MaxDifference, SameLeaf,
          DifferentLeaf, MaxShare, MinPerGroup, PathCost, AnswerLimit)  # fmt: skip
-FORMS = {form: MIP(form, threads=1) for form in ("hyperflow", "flow", "big-m", "cut", "cut-w", "binoct")} | {
+FORMS = {form: MIP(form, init=None, threads=1) for form in ("hyperflow", "flow", "big-m", "cut", "cut-w", "binoct")} | {
     "Lagrangian": Lagrangian(),
     "columns": ColumnGeneration(),
-    "intervals": MonotoneDP(),
+    "intervals": MonotoneDP(relax_first=False),
+    "MIP": MIP(threads=1),
+    "MonotoneDP": MonotoneDP(),
     "CP-SAT": CPSAT(threads=1),
     "Benders": Benders(threads=1),
     "Benders, SCIP": Benders("scip", threads=1),
@@ -305,12 +307,14 @@ def disagreement(problem: TreeProblem, form: str, truth: float) -> str | None:
     if np.isinf(truth) or result.tree is None:
         same = np.isinf(truth) and result.tree is None and result.bound == np.inf
         return None if same else f"{result.objective:.9g}, {result.message} (optimum {truth:.9g})"
-    tangents = form in ("flow", "big-m") and problem.loss in ("squared", "log")
+    tangents = form in ("flow", "big-m", "MIP") and problem.loss in ("squared", "log")
     slack = (1.1e-4 if tangents else 2e-6) * max(abs(truth), 1e-3) + 1e-9  # the gap that MIP asks for
     assert isinstance(result.tree, Tree)
     if problem.violation(result.tree) is not None:
         return f"infeasible: {problem.violation(result.tree)}"
-    if form in ("Lagrangian", "intervals") and result.termination.name == "STALLED":  # a bound, and a tree
+    if (
+        form in ("Lagrangian", "intervals", "MonotoneDP") and result.termination.name == "STALLED"
+    ):  # a bound, and a tree
         right = result.objective >= truth - 1e-7 and result.bound <= truth + 1e-7
         return None if right else f"objective {result.objective:.9g}, bound {result.bound:.9g}; optimum {truth:.9g}"
     if abs(result.objective - truth) > slack or result.objective < truth - 1e-7 or (result.bound or 0.0) > truth + 1e-7:

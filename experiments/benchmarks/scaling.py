@@ -29,7 +29,7 @@ from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from experiments.benchmarks.common import markdown, peak, script
-from opttree.methods.costs import FLOOR, TERMS, total
+from opttree.methods.costs import FLOOR, TERMS, seconds_of, total
 from opttree.methods.table import METHODS, make_estimator
 from opttree.methods.warming import names
 from opttree.runtime.files import whole_file
@@ -39,6 +39,8 @@ Rows = Callable[[], tuple[np.ndarray, np.ndarray]]  # makes a table in the proce
 
 NAMES = [name for name in names() if name != "auto"]  # whose seconds are its time limit
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "scaling"
+REAL = "real.csv"  # fits of real tables, by `experiments.benchmarks.fresh_costs`
+COLUMNS_OF_REAL = ["method", "table", "seed", "n", "p", "depth", "seconds", "megabytes", "steps", "ended"]
 COSTS = Path(__file__).resolve().parents[2] / "opttree" / "methods" / "costs.json"
 KILLED = {-signal.SIGXCPU: "too long", -signal.SIGKILL: "too large"}  # at the limit; by the system, out of memory
 NOTHING = ("", "", "", "")  # measured of such a fit
@@ -54,7 +56,10 @@ OFF_AXES = [(1000, 100, 6), (3000, 5, 8), (1000, 500, 2), (30_000, 100, 2), (100
 SEARCHES = ("ort", "ort-l")  # take far longer, so that their axes go through a smaller point
 BASE_OF_SEARCHES = {"n": 1000, "p": 10, "depth": 3}
 AXES_OF_SEARCHES = {"n": (300, *AXES["n"]), "p": (5, 10, *AXES["p"][1:]), "depth": (2, 3, *AXES["depth"][1:])}
-OFF_AXES_OF_SEARCHES = [(300, 50, 2), (3000, 5, 2), (300, 5, 6), (300, 50, 4), (10_000, 5, 2), (10_000, 50, 2)]
+OFF_AXES_OF_SEARCHES = [(300, 50, 2), (3000, 5, 2), (300, 5, 6), (300, 50, 4), (10_000, 5, 2), (10_000, 50, 2),
+    (300, 10, 5), (3000, 5, 4), (3000, 10, 5), (1000, 5, 8), (300, 5, 8)]  # fmt: skip
+DEEP = {"ort": (4, 10.0)}  # a proof of at most ten seconds; from depth 4 on it starts from local search
+ENDED, LEAST_REST = 0.9, 0.2  # shares: of a limit that counts as reached, of a fit that the other search takes at least
 QUICK = {"n": 30_000, "p": 50, "depth": 6}  # largest values
 
 # every term grows with what it names; complete trees are kept and run as a whole, routed ones hold rows in their leaves
@@ -177,9 +182,15 @@ def measure(name: str, limit: float, memory: float, out: Path, quick: bool) -> N
             print(*row, flush=True)
 
 
-def measured(folder: Path) -> pd.DataFrame:
+def begin(file: Path, columns: list[str]) -> None:
+    """A table without rows, where there is none."""
+    if not file.exists():
+        file.write_text(",".join(columns) + "\n")
+
+
+def measured(folder: Path, file: str = "measured.csv") -> pd.DataFrame:
     """The measurements so far; of a point measured more than once, the last."""
-    table = pd.read_csv(folder / "measured.csv")
+    table = pd.read_csv(folder / file)
     return table.drop_duplicates(["method", "n", "p", "depth"], keep="last")
 
 
@@ -230,46 +241,75 @@ def terms(name: str, what: str) -> list[str]:
     return [*COMMON, *SEPARATE[what][kind]]
 
 
-def model(name: str, what: str, done: pd.DataFrame) -> dict[str, Any]:
-    """The non-negative combination of terms with the least squares of the logarithms of its ratios to the measurements,
-    the larger of which count more, and how far it is off at points left out.
-
-    ``factor``: of ten points, nine are within it; ``median``: half of them are.
+def fitted(name: str, what: str, points: pd.DataFrame, values: np.ndarray) -> dict[str, float]:
+    """Weights of the terms: the non-negative combination with the least squares of the logarithms of its ratios to the
+    measurements, the larger of which count more.
     """
-    floor = FLOOR if what == "bytes" else 0.0
-    values = np.maximum(done["megabytes"] * 1e6 if what == "bytes" else done["seconds"], floor).to_numpy()
     chosen = terms(name, what)
-    features = np.array([[TERMS[term](*row) for term in chosen] for row in done[["n", "p", "depth"]].to_numpy()])
+    features = np.array([[TERMS[term](*row) for term in chosen] for row in points[["n", "p", "depth"]].to_numpy()])
     units = features.max(axis=0)
+    relative = features / units / values[:, None]
+    importance = np.ones(len(relative))
+    for _ in range(ROUNDS):  # importance^2 (r - 1)^2 is (log r)^2, times the weight of larger fits
+        weights = nnls(importance[:, None] * relative, importance)[0]
+        ratio = np.maximum(relative @ weights, 1e-3)
+        away = np.where(abs(ratio - 1.0) < 1e-6, 1e-6, ratio - 1.0)
+        importance = np.log1p(away) / away * values ** (SIZE / 2.0)
+    return {term: float(f"{w:.4g}") for term, w in zip(chosen, weights / units, strict=True) if w > 0.0}
 
-    def solve(rows: np.ndarray) -> np.ndarray:
-        relative = features[rows] / units / values[rows, None]
-        importance = np.ones(len(relative))
-        for _ in range(ROUNDS):  # importance^2 (r - 1)^2 is (log r)^2, times the weight of larger fits
-            weights = nnls(importance[:, None] * relative, importance)[0]
-            ratio = np.maximum(relative @ weights, 1e-3)
-            away = np.where(abs(ratio - 1.0) < 1e-6, 1e-6, ratio - 1.0)
-            importance = np.log1p(away) / away * values[rows] ** (SIZE / 2.0)
-        return weights / units
 
+def pieces(name: str, what: str, done: pd.DataFrame) -> dict[str, Any]:
+    """The model of a method: terms; of a search under a time limit of its own (`DEEP`) those of fits that ended before,
+    the limit, and the terms of the search that is beside it in deep trees.
+    """
+    values = measured_of(what, done)
+    if what == "bytes" or name not in DEEP:
+        return {"terms": fitted(name, what, done, values)}
+    level, most = DEEP[name]
+    deep, cut = (done["depth"] >= level).to_numpy(), values > ENDED * most
+    first = {"terms": fitted(name, what, done[~deep & ~cut], values[~deep & ~cut]), "most": most}
+    told = np.array([seconds_of(first, *row) for row in done[["n", "p", "depth"]].to_numpy()[deep]])
+    rest = np.maximum(values[deep] - told, LEAST_REST * values[deep])
+    return first | {"deep": {"from": level, "terms": fitted(name, what, done[deep], rest)}}
+
+
+def measured_of(what: str, done: pd.DataFrame) -> np.ndarray:
+    """Seconds, or bytes of which less than `FLOOR` count as that many."""
+    return (done["seconds"] if what == "seconds" else np.maximum(1e6 * done["megabytes"], FLOOR)).to_numpy()
+
+
+def errors(what: str, told: dict[str, Any], done: pd.DataFrame) -> list[float]:
+    """The factors by which a model is off, above or below."""
+    found = []
+    for value, row in zip(measured_of(what, done), done[["n", "p", "depth"]].to_numpy(), strict=True):
+        said = seconds_of(told, *row) if what == "seconds" else max(total(told["terms"], *row), FLOOR)
+        found.append(max(said / value, value / max(said, 1e-9)))
+    return found
+
+
+def model(name: str, what: str, done: pd.DataFrame, real: pd.DataFrame) -> dict[str, Any]:
+    """The model of a method, and how far it is off.
+
+    ``factor``: of ten fits, nine are within it, of the generated rows left out one by one and of real tables, whichever
+    is larger; ``median``: half of those left out are.
+    """
     left_out = []
-    for k in range(len(values)):
-        told = max(features[k] @ solve(np.arange(len(values)) != k), floor)
-        left_out.append(max(told / values[k], values[k] / max(told, 1e-9)))
-    weights = solve(np.ones(len(values), bool))
-    return {
-        "terms": {term: float(f"{w:.4g}") for term, w in zip(chosen, weights, strict=True) if w > 0.0},
-        "median": round(float(np.median(left_out)), 2),
-        "factor": round(float(np.quantile(left_out, 0.9)), 2),
-    }
+    for k in range(len(done)):
+        others = np.arange(len(done)) != k
+        left_out += errors(what, pieces(name, what, done[others]), done[~others])
+    found = pieces(name, what, done)
+    factor = float(np.quantile(left_out, 0.9))
+    if len(real):
+        factor = max(factor, float(np.quantile(errors(what, found, real), 0.9)))
+    return found | {"median": round(float(np.median(left_out)), 2), "factor": round(factor, 2)}
 
 
-def models(table: pd.DataFrame) -> dict[str, Any]:
+def models(table: pd.DataFrame, real: pd.DataFrame) -> dict[str, Any]:
     """The table of `opttree.estimate_cost`."""
     found: dict[str, Any] = {}
     for name in NAMES:
         done = done_of(name, table)
-        found[name] = {what: model(name, what, done) for what in ("seconds", "bytes")}
+        found[name] = {what: model(name, what, done, done_of(name, real)) for what in ("seconds", "bytes")}
         found[name]["measured"] = {axis: [int(done[axis].min()), int(done[axis].max())] for axis in BASE}
     found["auto"] = found["forest"] | {"seconds": time_limit("auto")}
     return {"machine": system.info()["cpu"] + ", one thread", "methods": found}
@@ -328,6 +368,19 @@ def draw(table: pd.DataFrame, file: Path) -> None:
     plt.close(figure)
 
 
+def words(one: dict[str, Any]) -> str:
+    """A model as a formula."""
+
+    def formula(terms: dict[str, float]) -> str:
+        return " + ".join(f"{w:.2g}" if t == "1" else f"{w:.2g} {t}" for t, w in terms.items())
+
+    found = formula(one["terms"])
+    if "most" in one:
+        level, beside = one["deep"]["from"], formula(one["deep"]["terms"])
+        found = f"min({one['most']:g}, {found}); from depth {level} on beside it {beside}"
+    return found
+
+
 def page(table: pd.DataFrame, costs: dict[str, Any]) -> str:
     """How each method grows, its model, and what the model says at a few points."""
     grows, fitted, says = [], [], []
@@ -345,11 +398,10 @@ def page(table: pd.DataFrame, costs: dict[str, Any]) -> str:
         one = costs["methods"][name]
         row, told = {"method": f"`{name}`"}, {"method": f"`{name}`"}
         for what in ("seconds", "bytes"):
-            terms = one[what]["terms"].items()
-            row[what] = " + ".join(f"{w:.2g}" if t == "1" else f"{w:.2g} {t}" for t, w in terms)
+            row[what] = words(one[what])
             row[f"{what}: half, 9/10 within x"] = f"{one[what]['median']:.2f}, {one[what]['factor']:.2f}"
         for n, p, depth in EXAMPLES:
-            seconds, size = (total(one[what]["terms"], n, p, depth) for what in ("seconds", "bytes"))
+            seconds, size = seconds_of(one["seconds"], n, p, depth), total(one["bytes"]["terms"], n, p, depth)
             told[f"{n} x {p}, depth {depth}"] = f"{seconds:,.2g} s, {size / 1e6:,.0f} MB"
         fitted.append(row)
         says.append(told)
@@ -368,7 +420,8 @@ The axes go through n = {BASE["n"]}, p = {BASE["p"]}, depth {BASE["depth"]}; for
 {markdown(grows)}
 
 What `opttree.estimate_cost` adds up, D the depth, `leaves` the smaller of n and 2^D, log to base 2; and the
-factors within which half and nine tenths of the measured fits are of the model fitted without them:
+factors within which half and nine tenths of the measured fits are of the model fitted without them (of the
+latter and of nine tenths of the fits of ten real tables, `experiments.benchmarks.fresh_costs`, the larger):
 
 {markdown(fitted)}
 
@@ -388,8 +441,7 @@ def main(
     fit_costs: Annotated[bool, "write the models to opttree/methods/costs.json, too"] = False,
 ) -> Iterator[str]:
     out.mkdir(parents=True, exist_ok=True)
-    if not (out / "measured.csv").exists():
-        (out / "measured.csv").write_text(",".join(COLUMNS) + "\n")
+    begin(out / "measured.csv", COLUMNS)
     for name in methods:
         one = multiprocessing.get_context("fork").Process(target=measure, args=(name, limit, memory, out, quick))
         one.start()
@@ -401,7 +453,9 @@ def main(
     if missing:
         yield f"no models, no page: too few measurements of {', '.join(missing)}"
         return
-    costs = models(table)
+    begin(out / REAL, COLUMNS_OF_REAL)
+    real = measured(out, REAL)
+    costs = models(table, real[real["seed"] == 0])
     (out / "scaling.md").write_text(page(table, costs))
     draw(table, out / "scaling.png")
     if fit_costs:

@@ -65,8 +65,8 @@ class Cost:
     bytes : float
         Peak memory in bytes beyond what the process held before the fit, the data among it.
     seconds_factor, bytes_factor : float
-        Of ten measured fits, nine are within this factor of what the model says that was fitted to the other fits
-        (bytes below `FLOOR` count as `FLOOR`).
+        Of ten fits nine are within this factor of what the model says: fits of generated rows and a model fitted to the
+        others of them, and fits of real tables; the larger of the two (bytes below `FLOOR` count as `FLOOR`).
 
     See Also
     --------
@@ -116,7 +116,8 @@ def estimate_cost(method: str, n: int, p: int, depth: int, *, outputs: int = 1, 
     Measured were fits of a regression with one output (Friedman #1 with further, irrelevant features, no weights), with
     the default options and one thread, on the machine that ``costs.json`` names; ``costs.json`` also has the measured
     ranges, outside of which the model extrapolates. Other data take other numbers of iterations: expect the seconds to
-    be right within the factor that the answer states, on such a machine, and the bytes to be closer. Several threads
+    be right within the factor that the answer states, on such a machine, and the bytes to be closer; the factor was
+    measured on ten real tables, too (``python -m experiments.benchmarks.fresh_costs``). Several threads
     take less time and more memory; more restarts or trees than by default take more of both.
 
     Seconds grow by a share of the first output's for each output more, measured once for each method at 1,000 rows of
@@ -174,7 +175,7 @@ def estimate_cost(method: str, n: int, p: int, depth: int, *, outputs: int = 1, 
     linear = METHODS[method].options.get("leaves") == "linear"
     more = bytes_of_weights(n, p, depth, outputs, density, linear) if METHODS[method].has_depth else 0.0
     return Cost(
-        total(seconds["terms"], *at) * (1.0 + SHARES.get(method, 0.0) * (outputs - 1)),
+        seconds_of(seconds, *at) * (1.0 + SHARES.get(method, 0.0) * (outputs - 1)),
         total(size["terms"], *at) + more,
         seconds["factor"],
         size["factor"],
@@ -194,6 +195,12 @@ def bytes_of_weights(n: int, p: int, depth: int, outputs: int, density: float, l
     """Bytes of the weights of splits on a sparse table, and of linear leaves of all outputs but the first."""
     nodes, leaves = _nodes(depth) if density < 1.0 else 0.0, _leaves(n, depth) if linear else 0.0
     return 8.0 * COPIES * p * (nodes + leaves * (outputs - 1))
+
+
+def seconds_of(model: dict[str, Any], n: float, p: float, depth: int) -> float:
+    """What a model of seconds says: its terms, no more than its limit; in deep trees those of a search beside it."""
+    seconds, deep = min(total(model["terms"], n, p, depth), model.get("most", math.inf)), model.get("deep")
+    return seconds if deep is None or depth < deep["from"] else seconds + total(deep["terms"], n, p, depth)
 
 
 def total(weights: dict[str, float], n: float, p: float, depth: int) -> float:

@@ -24,13 +24,13 @@ from solvers.exact.lagrangian import Lagrangian
 from solvers.exact.monotone import MonotoneDP
 from solvers.exact.oblique import ObliqueBranchAndBound
 from solvers.exact.parts import bounds_of_parts, check_classes
+from solvers.exact.relaxed import is_relaxable, share_of
 from solvers.mip import MIP
 
 BOUND_RTOL, BOUND_ATOL = 1e-6, 1e-12  # relative to the objective, to one leaf's: differences that are rounding
 MANY = 20_000  # rows from which on "auto" takes blocks, at depth 3 and more under a time limit
 OF_CONSTRAINTS = (MonotoneDP, Lagrangian)  # go before `MIP`, and may end without a proof
 ENDED = (Termination.OPTIMAL, Termination.TIME_LIMIT, Termination.INTERRUPTED)
-RELAXED, RELAXED_SECONDS = 0.3, 60.0  # of the time, without a limit, for the bound without side constraints
 WITHOUT = " The bound is of the statement without its side constraints."
 SEARCHED = "The search for a bound has ended."  # of blocks of rows
 NOT_OF_IT = " The tree has oblique splits: {} is a bound for axis-aligned trees, and it does not hold for this tree."
@@ -192,9 +192,9 @@ def _relaxed(
     if this satisfies them; None where branch and bound does not take it, or an option is one of other solvers.
     """
     free, known = problem.restated(constraints=()), {f.name for f in fields(BranchAndBound)}
-    if BranchAndBound().refusal(problem) is None or BranchAndBound().refusal(free) is not None or set(options) - known:
+    if not is_relaxable(problem) or set(options) - known:
         return None
-    share = RELAXED_SECONDS if time_limit is None else RELAXED * time_limit
+    share = share_of(time_limit)
     result = solve(free, _solver(free, share, "auto", options), start=tree, time_limit=share, random_state=random_state)
     rivals = [tree] if problem.violation(result.tree) else [tree, result.tree]
     best = min(rivals, key=problem.objective)

@@ -11,10 +11,12 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.problems.mip import TooLargeError
 from opttree.problems.mip.candidates import Candidates
 from opttree.problems.mip.hypergraph import Level, bits_of, enumerate_levels, permitted, tree_of
+from opttree.runtime.clock import seconds_left
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import DifferentLeaf, ForbidSplit, MinPerGroup, Monotone, SameLeaf
@@ -23,6 +25,7 @@ from solvers.core.base import LastCall, Step, Steps
 from solvers.core.candidates import OverCandidates
 from solvers.core.incumbent import NOTHING, Incumbent
 from solvers.core.result import Termination, Verdict
+from solvers.exact.relaxed import is_relaxable, relaxed_steps
 from solvers.initial.starts import first_trees
 
 Floats = NDArray[np.float64]
@@ -43,8 +46,10 @@ class MonotoneDP(OverCandidates):
 
     Classes under 0/1 loss: the optimum, proved. Squared, absolute and log loss: a bound from a grid of answers, where
     a cut lies somewhere in a cell, and trees, whose leaves are then fitted; the cells in which the best tree is cut are
-    halved until the gap is closed or there are too many points. `ForbidSplit`, `SameLeaf`, `DifferentLeaf` and
-    `MinPerGroup` may be there, too. For tables whose sets of rows can be listed: some dozens of thresholds at depth 3.
+    halved until the gap is closed or there are too many points. Without a start it begins with the bound and the trees
+    of `BranchAndBound` for the statement without its side constraints, which may be enough. `ForbidSplit`, `SameLeaf`,
+    `DifferentLeaf` and `MinPerGroup` may be there, too. For tables whose sets of rows can be listed: some dozens of
+    thresholds at depth 3.
 
     ``step.info`` holds the number of "states" and of "points" of the grid.
 
@@ -75,6 +80,7 @@ class MonotoneDP(OverCandidates):
     n_thresholds: int | Literal["all"] = option("all", "See `opttree.MIPTreeProblem`.", least=1)
     points: int = option(64, "Points of the finest grid of answers.", least=2, most=MOST_POINTS)
     gap: float = option(1e-4, "Relative gap that counts as proved, classes apart.", least=0, below=1)
+    relax_first: bool = option(True, "Whether it begins without the side constraints, see above.")
 
     def _refusal(self, problem: TreeProblem) -> str | None:
         """Takes axis-aligned splits, constant leaves of one answer, four losses, and a price per split."""
@@ -97,7 +103,8 @@ class MonotoneDP(OverCandidates):
         run = _Run(self, problem)
         try:
             yield from run.in_time(run.begin(start, rng))
-            yield from run.in_time(run.refine())
+            if run.open:
+                yield from run.in_time(run.refine())
         except TooLargeError as error:
             if (last := run.step("states")) is not None:
                 yield last
@@ -165,6 +172,16 @@ class _Run(Incumbent):
         """Trees to begin with, and the states."""
         problem = self.problem
         yield from first_trees(self, self.stated, start, rng)
+        whole = self.options.relax_first and self.options.n_thresholds == "all"
+        if start is None and whole and is_relaxable(problem):
+            for step in relaxed_steps(problem, rng, seconds_left()):
+                before = self.bound
+                if step is not None:
+                    self.raise_bound(step.bound or 0.0, NOTHING * self.leaf)
+                    yield from self.take(as_tree(step.tree), "without constraints")
+                yield self.step("without constraints") if self.bound > before else None
+        if not self.open:
+            return
         stated = self.stated.problem
         self.candidates: Candidates = self.stated.candidates
         levels = yield from enumerate_levels(stated, self.candidates, "sets", ends=True)

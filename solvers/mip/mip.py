@@ -24,7 +24,9 @@ from opttree.statement import TreeProblem
 from opttree.statement.constraints import Constraint
 from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.result import Termination, Verdict
+from solvers.exact.relaxed import is_relaxable, relaxed_steps
 from solvers.initial import CartInit
+from solvers.initial.starts import ordered_tree
 from solvers.local_search import LocalSearch
 from solvers.mip.limits import DIRECT, Limits, takes_squares, unavailable
 
@@ -87,7 +89,8 @@ class MIP(Solver):
         "auto",
         """Solver for MIP starts, if `solve` is given none: its trees are moved to the nearest candidate splits. A good
         start helps "flow" and "big-m" to prune. "auto": CART's tree and, unless the proof is quick, a short local
-        search from it. None: no start.""",
+        search from it; under side constraints that `BranchAndBound` does not take, its bound and its trees without
+        them, in three tenths of the time at most. None: no start.""",
     )
     n_thresholds: int | Literal["all"] = option("all", "See `MIPTreeProblem`.", least=1)
     max_splits: int | None = option(None, "See `MIPTreeProblem`.", least=0)
@@ -228,10 +231,14 @@ class MIP(Solver):
                     yield search.step("start")
             elif isinstance(self.init, Solver):
                 yield from search.begin(self.init, None, rng)
-            elif auto and search.is_long():
+            elif auto:
+                if self.covers(problem) and is_relaxable(problem):
+                    yield from search.relax(rng)
+                    if search.is_proved():
+                        return Verdict(Termination.OPTIMAL, search.detail())
                 levels = 3 if self.n_thresholds == "all" else 0  # optimal subtrees are of all thresholds
                 local = LocalSearch(exact_levels=levels)
-                if local.refusal(problem) is None:
+                if search.is_long() and local.refusal(problem) is None:
                     yield from search.begin(local, search.tree, rng, search.short)
             return (yield from search.run())
         except LastCall:
@@ -313,12 +320,20 @@ class _Search:
         return self.take(tree)
 
     def take_cart(self, rng: Rng) -> bool:
-        """Take CART's tree, of smaller depth if a limit rules it out; returns whether it is the new incumbent."""
+        """Take CART's tree, of smaller depth if a limit rules it out, and the one with ordered answers where these are
+        asked for; returns whether there is a new incumbent.
+        """
+        before = self.objective
         for depth in range(self.problem.depth, -1, -1):
             tree = self.stated.snap(CartInit().build(self.problem.restated(depth=depth, constraints=()), rng))
             if tree is not None and self.problem.violation(tree) is None:
-                return self.take(tree)
-        return False
+                self.take(tree)
+                break
+        if (ordered := ordered_tree(self.problem)) is not None:
+            tree = self.stated.snap(ordered)
+            if tree is not None and self.problem.violation(tree) is None:
+                self.take(tree)
+        return self.objective < before
 
     def raise_bound(self, bound: float | None) -> bool:
         """Take a proved bound (or None), less what the optimizer's tolerances may have added, if it is better; returns
@@ -373,6 +388,24 @@ class _Search:
                 if pauses >= most:
                     break
 
+    def relax(self, rng: Rng) -> Generator[Step | None, Any, None]:
+        """Take the bound and the trees of branch and bound for the statement without its side constraints."""
+        steps = relaxed_steps(self.problem, rng, self.own_seconds_left())
+        for step in self._in_time(steps):
+            news = False
+            if step is not None:
+                tree = self.stated.snap(as_tree(step.tree, "start"))
+                news = tree is not None and self.problem.violation(tree) is None and self.take(tree)
+                if (step.bound or 0.0) > self.bound:
+                    self.bound, news = step.bound or 0.0, True
+            yield self.step("without constraints") if news else None
+
+    def is_proved(self) -> bool:
+        """Whether the bound meets the incumbent."""
+        return (
+            self.tree is not None and self.objective - self.bound <= self.gap * abs(self.objective) + 2.0 * self.slack
+        )
+
     def detail(self) -> str:
         """Addition to the message: candidate splits, tolerance, and whether model and tree agree."""
         words = f" Candidate splits: {self.stated.candidate_text}; relative gap asked for: {self.gap:g}"
@@ -416,8 +449,7 @@ class _Search:
             yield self.step("branch and bound")
             if status == "Infeasible" and self.tree is None:
                 return Verdict(Termination.INFEASIBLE, self.detail())
-            within = self.gap * abs(self.objective) + 2.0 * self.slack
-            if self.tree is not None and self.objective - self.bound <= within:
+            if self.is_proved():
                 if self.by_rows and 2.0 * self.slack > LOST * abs(self.objective) > self.rounded:
                     words = " Costs this far below that of one leaf are lost in the optimizer's tolerances."
                     return Verdict(Termination.STALLED, self.detail() + words)

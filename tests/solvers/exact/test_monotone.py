@@ -4,11 +4,13 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeRegressor
 
-from opttree import TreeProblem
+from opttree import Tree, TreeProblem
 from opttree.constraints import MinLeaf, Monotone
 from solvers import CPSAT, MIP, BranchAndBound, MonotoneDP, instances, solve
 from tests import constraint_oracle
+from tests.conftest import real_data
 
 KNOWN = [("monk1", 2, 28), ("hayes-roth", 2, 52), ("spect", 2, 55), ("balance-scale", 2, 199), ("monk1", 3, 10),
          ("hayes-roth", 3, 34)]  # along feature 0, upwards  # fmt: skip
@@ -107,3 +109,42 @@ def test_a_limit_that_is_too_short(seconds):
     result = solve(problem, MonotoneDP(), time_limit=seconds, random_state=0)
     assert time.perf_counter() - began < seconds + 1.5
     assert problem.violation(result.tree) is None
+
+
+@pytest.mark.usefixtures("needs_data")
+@pytest.mark.parametrize("solver", [MIP(), MonotoneDP()], ids=["MIP", "MonotoneDP"])
+def test_an_optimum_without_the_order_that_has_it_is_proved(solver):
+    """It took more than 30 s, without a bound: the sets of 442 rows are too many."""
+    free = TreeProblem.standardized(*real_data("diabetes"), depth=2, splits="axis")
+    best = solve(free, BranchAndBound())
+    ordered = free.restated(constraints=[Monotone(2), Monotone(8)])
+    assert ordered.violation(best.tree) is None
+    result = solve(ordered, solver, time_limit=20)
+    assert result.termination.name == "OPTIMAL"
+    assert result.objective == pytest.approx(best.objective, rel=1e-9)
+
+
+@pytest.mark.usefixtures("needs_data")
+@pytest.mark.parametrize("solver", [MIP(), MonotoneDP()], ids=["MIP", "MonotoneDP"])
+def test_against_the_order_there_is_a_bound_and_a_tree_as_good_as_scikit_learns(solver):
+    free = TreeProblem.standardized(*real_data("diabetes"), depth=2, splits="axis")
+    ordered = free.restated(constraints=[Monotone(2, -1)])
+    result = solve(ordered, solver, time_limit=3)
+    assert free.objective(solve(free, BranchAndBound()).tree) - 1e-9 <= result.bound <= result.objective
+    cart = DecisionTreeRegressor(max_depth=2, monotonic_cst=[0, 0, -1] + 7 * [0], random_state=0).fit(free.X, free.y)
+    assert result.objective <= ordered.objective(ordered.fit_leaves(Tree.from_sklearn(cart))) + 1e-9
+    assert ordered.violation(result.tree) is None
+
+
+def test_a_start_without_the_constraints_can_be_left_out():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 2)).round(1), rng.normal(size=12)
+    ordered = TreeProblem(X, y, 1, "axis", constraints=[Monotone(0)])
+    for solver, phases in (
+        (MonotoneDP(), True),
+        (MonotoneDP(relax_first=False), False),
+        (MIP(), True),
+        (MIP(init=None), False),
+    ):
+        result = solve(ordered, solver, time_limit=20)
+        assert ("without constraints" in {row.phase for row in result.trace}) is phases
