@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from solvers.races.statistics import settled
+
 HIGHER_IS_BETTER = ("r2", "f1", "accuracy")
 
 
@@ -19,7 +21,7 @@ def lower_is_better(metric: str) -> bool:
 
 def ranks(table: pd.DataFrame, *, lower: bool) -> pd.DataFrame:
     """Rank of each method on each problem, 1 the best; ties share the mean of their ranks."""
-    return table.rank(axis=1, ascending=lower)
+    return settled(table).rank(axis=1, ascending=lower)
 
 
 def friedman(table: pd.DataFrame, *, lower: bool) -> tuple[pd.Series, float, float]:
@@ -27,6 +29,7 @@ def friedman(table: pd.DataFrame, *, lower: bool) -> tuple[pd.Series, float, flo
 
     The test needs three methods, two problems and a difference; both numbers are NaN without.
     """
+    table = settled(table)
     mean = ranks(table, lower=lower).mean().sort_values()
     if table.shape[1] < 3 or table.shape[0] < 2 or (table.nunique(axis=1) == 1).all():
         return mean, np.nan, np.nan
@@ -36,7 +39,7 @@ def friedman(table: pd.DataFrame, *, lower: bool) -> tuple[pd.Series, float, flo
 
 def mean_reciprocal_rank(table: pd.DataFrame, *, lower: bool) -> pd.DataFrame:
     """Mean and deviation over problems of 1 / rank (GradTree, Tables 1 and 2); equal methods share the better rank."""
-    reciprocal = 1.0 / table.rank(axis=1, ascending=lower, method="min")
+    reciprocal = 1.0 / settled(table).rank(axis=1, ascending=lower, method="min")
     return pd.DataFrame({"MRR": reciprocal.mean(), "deviation": reciprocal.std()}).sort_values("MRR", ascending=False)
 
 

@@ -91,7 +91,8 @@ def ordered_columns(encoding: Any) -> list[str]:
 
     found = []
     for number, column in enumerate(encoding.columns):
-        own = [one for one in encoding.features if isinstance(one, Levels) and one.column == number]
+        levels = [one for one in encoding.features if isinstance(one, Levels) and one.column == number]
+        own = [one for one in levels if one.of != "indicator"]
         if len(own) > 1 or any(len(one.numbers) > 2 for one in own):
             found.append(column.name)
     return found

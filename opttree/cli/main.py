@@ -193,6 +193,10 @@ def _show(args: argparse.Namespace) -> None:
     as_model(inside, "MODEL")  # refuses trees of features on curves
     if isinstance(inside, Forest):
         if args.tree is None and len(inside.trees) > 1:
+            if args.png is not None:
+                raise ValueError(
+                    f"--png draws one tree: --tree must be one of 0..{len(inside.layers[0]) - 1}; got none"
+                )
             print(
                 f"a forest of {len(inside.trees)} trees, {inside.n_parameters} parameters; --tree K shows one of them"
             )

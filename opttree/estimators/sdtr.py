@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
 from opttree.estimators import bridge, option_groups as groups
 from opttree.estimators.base import ForestEstimator, build_solver
@@ -30,6 +29,7 @@ from opttree.runtime.interrupts import noted_interrupts
 from opttree.runtime.options import option
 from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
+from opttree.tables.checks import validated
 from opttree.tables.chunks import Chunks
 from opttree.tables.curves import Curves
 from opttree.tables.preprocessing import NormalQuantiles
@@ -84,7 +84,7 @@ class SDTRStream(Stream):
             raise ValueError(f"max_depth must be an integer to train in chunks; got {options.max_depth!r}")
         numbers = is_regressor(options)
         y = np.asarray(y, np.float64 if numbers else None)
-        X, y = validate_data(options, X, y, dtype=np.float64, order="C", multi_output=numbers)
+        X, y = validated(options, X, y, dtype=np.float64, order="C", multi_output=numbers)
         X, y, weight = with_missing(X, y, missing)
         transformer = transformer_of(options, X, weight)
         problem, scaling = state(options, X, y, weight, transformer=transformer)

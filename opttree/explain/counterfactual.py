@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -62,7 +63,15 @@ class Counterfactual:
         def shown(value: Any) -> str:
             return number(float(value), 6) if isinstance(value, (float, np.floating)) else str(value)
 
-        parts = [f"{name} from {shown(old)} to {shown(new)}" for name, (old, new) in self.changes.items()]
+        def beyond(old: Any, new: Any) -> str:
+            """The new value, rounded away from the old one: what is nearer may not flip the answer."""
+            if not isinstance(new, (float, np.floating)) or not isinstance(old, (int, float, np.number)):
+                return shown(new)
+            exact = Decimal(float(new))
+            unit = Decimal(1).scaleb(exact.adjusted() - 5)
+            return f"{exact.quantize(unit, ROUND_CEILING if new > old else ROUND_FLOOR).normalize():f}"
+
+        parts = [f"{name} from {shown(old)} to {beyond(old, new)}" for name, (old, new) in self.changes.items()]
         return f"{'; '.join(parts) or 'no change'} (distance {self.distance:.4g}) gives {shown(self.answer)}"
 
 

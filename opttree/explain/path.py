@@ -12,7 +12,7 @@ from opttree.model.forest import Forest
 from opttree.model.text import chooses, leaf_text, sides
 from opttree.model.tree import Tree
 from opttree.runtime.escape import plain
-from opttree.runtime.words import number
+from opttree.runtime.words import number, threshold
 from opttree.tables.encoding import is_table, raw_columns
 from opttree.wide.sparse import is_given_sparse
 
@@ -126,7 +126,7 @@ def _answer(answer: Any, digits: int) -> str:
 def _entry(tree: Tree, names: list[str], j: int, x: NDArray[np.float64], raw: Any, digits: int) -> str:
     """The name and the value of the column of feature j."""
     if tree.encoding is None:
-        return f"{names[j]} = {number(x[j], digits)}"
+        return f"{names[j]} = {threshold(x[j], digits)}"
     column = int(tree.encoding.sources[j])
     return f"{tree.encoding.columns[column].name} = {tree.encoding.value_text(column, raw[column][0], digits)}"
 

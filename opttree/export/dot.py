@@ -62,7 +62,7 @@ def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) 
         else:
             text = leaf_text(tree, node, names, digits, most_terms)
         if tree.share is not None:
-            shares.append(f"{100 * tree.share[node]:.3g} % of rows")
+            shares.append(f"{100 * tree.share[node]:.3g} % of the weight")
         lines.append(f"    {node} [label={dot_text(text, *shares)}];")
     for branch, kids in enumerate(tree.children.tolist()):
         for word, kid in zip(("yes", "no"), kids, strict=True):

@@ -81,7 +81,7 @@ def nodes_of(saved: Model, tree: Tree, digits: int, form: dict[str, Any]) -> lis
         color = np.clip(255 * np.array(_rgb(color_of(tree, node))), 0, 255).astype(int)
         entry: dict[str, Any] = {"color": "#" + "".join(f"{part:02x}" for part in color), "leaves": int(below[node])}
         if tree.share is not None:
-            entry["share"] = f"{100.0 * tree.share[node]:.3g} % of the training rows"
+            entry["share"] = f"{100.0 * tree.share[node]:.3g} % of the training weight"
         if node < tree.n_branches:
             entry["kids"] = [int(kid) for kid in tree.children[node]]
             entry["text"] = sides(tree, node, names, 3, MOST_TERMS, in_words=True)[0]
@@ -92,10 +92,10 @@ def nodes_of(saved: Model, tree: Tree, digits: int, form: dict[str, Any]) -> lis
         else:
             entry["text"] = short_answer(tree, node) or leaf_text(tree, node, names, 3, MOST_TERMS)
             sure = "" if tree.classes is None or tree.linear_leaves else percent(float(mean[node].max()))
-            rows = "" if tree.share is None else f"{percent(tree.share[node])} of rows"
+            rows = "" if tree.share is None else f"{percent(tree.share[node])} of the weight"
             entry["short"] = " · ".join(part for part in (sure, rows) if part)
             entry["whole"] = leaf_text(tree, node, names, digits)
-        if tree.classes is not None:
+        if tree.classes is not None and not tree.linear_leaves:
             shares = mean[node] / max(float(mean[node].sum()), 1e-300)
             entry["answer"] = ", ".join(f"{c}: {p:.3g}" for c, p in zip(tree.classes, shares, strict=True))
         nodes.append({key: plain(value) if isinstance(value, str) else value for key, value in entry.items()})

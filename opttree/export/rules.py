@@ -53,7 +53,7 @@ def to_rules(model: Any, *, digits: int = 4) -> pd.DataFrame:
     names = saved.names
     paths: dict[int, list[str]] = {0: []}
     for t in range(tree.n_branches):
-        words = sides(tree, t, names, digits, in_words=True)
+        words = sides(tree, t, names, digits, in_words=True, whole=True)
         paths |= {int(kid): [*paths[t], word] for kid, word in zip(tree.children[t], words, strict=True)}
     rows = []
     values = tree.values if tree.classes is None or tree.linear_leaves else tree._probabilities(tree.values)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.runtime.escape import plain
-from opttree.runtime.words import number
+from opttree.runtime.words import number, threshold
 
 Tree = Any  # an `opttree.Tree`, which imports this module
 
@@ -38,15 +38,24 @@ def tree_text(
 
 
 def sides(
-    tree: Tree, node: int, names: Sequence[str], digits: int = 4, most: int | None = None, *, in_words: bool = False
+    tree: Tree,
+    node: int,
+    names: Sequence[str],
+    digits: int = 4,
+    most: int | None = None,
+    *,
+    in_words: bool = False,
+    whole: bool = False,
 ) -> tuple[str, str]:
-    """The condition of branch ``node`` and its opposite; at most the ``most`` largest terms."""
+    """The condition of branch ``node`` and its opposite; at most the ``most`` largest terms; ``whole``: all levels."""
     j = int(tree.feature[node])
     if in_words and tree.encoding is not None and j >= 0 and not tree.mixture:
-        condition: tuple[str, str] = tree.encoding.sides(j, float(tree.A[node, j]), float(tree.b[node]), digits)
+        split = j, float(tree.A[node, j]), float(tree.b[node])
+        condition: tuple[str, str] = tree.encoding.sides(*split, digits, whole=whole)
         return condition
-    expression, threshold = terms(tree.A[node], names, digits, most, tree.spread), number(tree.b[node], digits)
-    return f"{expression} <= {threshold}", f"{expression} > {threshold}"
+    expression = terms(tree.A[node], names, digits, most, tree.spread)
+    at = threshold(tree.b[node], digits) if j >= 0 else number(tree.b[node], digits)
+    return f"{expression} <= {at}", f"{expression} > {at}"
 
 
 def gate_text(tree: Tree, digits: int = 4) -> str:

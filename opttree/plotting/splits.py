@@ -89,7 +89,7 @@ def plot_partition(
     if tree.classes is None and tree.n_outputs > 1:
         raise ValueError(f"plot_partition needs a tree with one output or classes; this one has {tree.n_outputs}")
     if ax is None:
-        _, ax = plt.subplots(figsize=(5.6, 4.4))
+        _, ax = plt.subplots(figsize=(5.6, 4.4), layout="constrained")
     sides = []
     for f in (i, j):
         low, high = X[:, f].min(), X[:, f].max()
@@ -104,11 +104,14 @@ def plot_partition(
     value = value.reshape(grid_i.shape).astype(float)
     leaf = tree.apply(points).reshape(grid_i.shape)
     spread: dict[str, Any] = {}
+    K = tree.n_outputs if is_class else 0
     if is_class:
-        spread = {"vmin": 0, "vmax": max(tree.n_outputs - 1, 1)}
+        spread = {"vmin": 0, "vmax": 1 if K <= 2 else 9 if K <= 10 else 19 if K <= 20 else K - 1}
     if y is not None and not is_class:
         spread = {"vmin": min(value.min(), np.min(y)), "vmax": max(value.max(), np.max(y))}
-    cmap = "viridis" if not is_class else "tab10" if tree.n_outputs > 2 else "coolwarm"
+    cmap = (
+        "viridis" if not is_class else "coolwarm" if K <= 2 else "tab10" if K <= 10 else "tab20" if K <= 20 else "turbo"
+    )
     mesh = ax.pcolormesh(grid_i, grid_j, value, cmap=cmap, alpha=0.55, shading="nearest", rasterized=True, **spread)
     across, down = leaf[:, 1:] != leaf[:, :-1], leaf[1:] != leaf[:-1]
     edge = np.zeros(leaf.shape)
@@ -124,7 +127,16 @@ def plot_partition(
             plt.Line2D([], [], marker="s", linestyle="", color=tuple(color), label=str(c))
             for c, color in zip(tree.classes, mesh.to_rgba(np.arange(tree.n_outputs)), strict=True)  # type: ignore[arg-type]
         ]
-        literal(ax.legend(handles=handles, frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0)))
+        literal(
+            ax.legend(
+                handles=handles,
+                frameon=False,
+                fontsize=8,
+                loc="upper left",
+                bbox_to_anchor=(1.0, 1.0),
+                ncols=-(-K // 20),
+            )
+        )
     else:
         ax.figure.colorbar(mesh, ax=ax, label="prediction")
     ax.set_xlabel(names[i], parse_math=False)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
+from unicodedata import east_asian_width
 from weakref import ref
 
 import matplotlib as mpl
@@ -27,7 +28,8 @@ from opttree.runtime.words import number
 
 WIDEST, TALLEST = 24.0, 14.0  # inches of a figure of our own
 SMALLEST_FONT = 4.5
-INCHES_PER_CHARACTER, INCHES_PER_LINE = 0.0085, 0.0178  # times the font size
+INCHES_PER_CHARACTER, INCHES_PER_LINE = 0.0085, 0.0178  # times the font size; of small letters
+CAPITAL, BROAD = 1.25, 1.75  # widths of a capital letter and of a Chinese sign, in small letters
 GAP = 0.06  # inches between boxes
 PLAIN = "#eef1f4"
 CLASSES = mpl.colormaps["tab10"]
@@ -111,7 +113,7 @@ def draw_tree(
         notes.append("sums of features: weight x standard deviation, the largest terms; yes: the sum is low")
     if tree.classes is None and has_bars(tree) and tree.n_branches:
         low, high = (number(float(end), 3) for end in _range_of_leaves(tree))
-        notes.append(f"{told.target or 'mean'}: from {low} (left, blue) to {high} (right, red)")
+        notes.append(f"{told.target or 'answer'}: from {low} (left, blue) to {high} (right, red)")
     if named:
         patches = [Patch(color=CLASSES(k), label=name) for k, name in enumerate(named)]
         literal(ax.legend(
@@ -138,7 +140,7 @@ def _legend_size(named: Sequence[str], font: float, width: float) -> tuple[int, 
     """Columns of a legend on a strip above the tree, and the height of the strip in inches."""
     if not named:
         return 1, 0.0
-    each = INCHES_PER_CHARACTER * font * (max(map(len, named)) + 6)
+    each = INCHES_PER_CHARACTER * font * (max(map(length, named)) + 6)
     columns = int(np.clip(width / each, 1, len(named)))
     return columns, 1.35 * font / 72.0 * -(-len(named) // columns) + 0.08
 
@@ -179,7 +181,7 @@ def is_end(tree: Tree, node: int, max_depth: int | None) -> bool:
 def rows_text(share: float, rows: int | None) -> str:
     """Share and, if all rows count alike, number of the rows at a node."""
     if rows is None:
-        return f"{percent(share)} of rows"
+        return f"{percent(share)} of the weight"
     count = round(share * rows)
     return f"{count:,} row{'s' * (count != 1)}, {percent(share)}"
 
@@ -190,7 +192,7 @@ def box_of(
     """What to draw of a node."""
     share = "" if tree.share is None else f"\n{rows_text(float(tree.share[node]), rows)}" + "\n" * has_bars(tree)
     if share and tree.classes is None and has_bars(tree) and node < tree.n_branches:
-        share = f"\nmean {number(float(mean_answers(tree)[node, 0]), 3)}{share}"
+        share = f"\nmean answer {number(float(mean_answers(tree)[node, 0]), 3)}{share}"
     color, end = color_of(tree, node), is_end(tree, node, max_depth)
     if end and node < tree.n_branches:
         below = leaves_below(tree)[node]
@@ -253,7 +255,7 @@ def answer_text(tree: Tree, node: int, names: Sequence[str], most: int) -> str:
 def _bar(tree: Tree, node: int, text: str, font: float, place: tuple[float, float]) -> AnnotationBbox:
     """The shares of the classes at a node; of a number its place between the lowest and the highest leaf."""
     lines = text.split("\n")
-    wide, tall = 0.5 * font * max(map(len, lines)), 0.42 * font
+    wide, tall = 0.5 * font * max(map(length, lines)), 0.42 * font
     area = DrawingArea(wide, tall)
     mean = mean_answers(tree)
     if tree.classes is not None:
@@ -280,6 +282,8 @@ def _range_of_leaves(tree: Tree) -> tuple[float, float]:
 def short_answer(tree: Tree, node: int) -> str:
     """The answer of a leaf in one short word."""
     values = tree.values[node - tree.n_branches]
+    if not tells_means(tree):
+        return ""
     if tree.classes is not None:
         return str(tree.classes[int(np.argmax(values))])
     if tree.linear_leaves:
@@ -287,10 +291,20 @@ def short_answer(tree: Tree, node: int) -> str:
     return number(float(values[0]), 3) if tree.n_outputs == 1 else ""
 
 
+def tells_means(tree: Tree) -> bool:
+    """Whether a leaf has one answer, or a range of its own: an intercept is the answer to a row of zeros alone."""
+    if not tree.linear_leaves:
+        return True
+    if tree.classes is not None or tree.lower is None:
+        return False
+    low, high = tree.leaf_arrays[2], tree.leaf_arrays[3]
+    return bool(np.isfinite(low + high).all() and (np.ptp(low, axis=0).any() or np.ptp(high, axis=0).any()))
+
+
 def mean_answers(tree: Tree) -> NDArray[np.float64]:
     """(2 B + 1, K) what the leaves at and below each node answer in the mean, weighted by share; classes by
-    probability. Linear leaves count as the middle of their range, or as their constant. Kept for the last tree, since
-    every box asks for it.
+    probability. Linear leaves of numbers count as the middle of their range, see `tells_means`. Kept for the last tree,
+    since every box asks for it.
     """
     global _last_means
     whose, means = _last_means
@@ -316,6 +330,8 @@ def _mean_answers(tree: Tree) -> NDArray[np.float64]:
 def color_of(tree: Tree, node: int) -> Any:
     """Colour of a box: of the likeliest class, the paler the less sure; of a number by its place among the leaves."""
     mean = mean_answers(tree)
+    if not tells_means(tree):
+        return PLAIN
     if tree.classes is not None:
         p = np.clip(mean[node], 0.0, None)
         k, K = int(np.argmax(p)), tree.n_outputs
@@ -354,11 +370,17 @@ def _wrapped(line: str, most: int = 26) -> str:
     return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
+def length(line: str) -> float:
+    """Width of a line, in small letters."""
+    broad = sum(east_asian_width(sign) in "WF" for sign in line)
+    return len(line) + (CAPITAL - 1.0) * sum(map(str.isupper, line)) + (BROAD - 1.0) * broad
+
+
 def text_size(text: str, font: float) -> tuple[float, float]:
     """Width and height in inches of a text in its box."""
     lines = text.split("\n")
     return (
-        INCHES_PER_CHARACTER * font * (max(map(len, lines)) + 2),
+        INCHES_PER_CHARACTER * font * (max(map(length, lines)) + 2),
         INCHES_PER_LINE * font * (len(lines) + 1.2),
     )
 

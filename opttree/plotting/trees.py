@@ -15,6 +15,8 @@ from opttree.model.tree import Tree
 from opttree.plotting.tree_picture import Told, draw_tree
 from opttree.runtime.words import short
 
+MOST = 60  # characters of a name
+
 
 def tree_of(model: Any, feature_names: Sequence[str] | None) -> tuple[Tree, list[str]]:
     """The tree of a model, and the names of its features."""
@@ -83,7 +85,9 @@ def plot_tree(
     target = target if isinstance(target, str) and target != "target" else None
     told = Told(target, getattr(model, "_n_equal", None))
     in_words = feature_names is None and scores_of(model) is None
-    return draw_tree(tree, split_names(model, names), in_words, max_depth, ax, fontsize, told)
+    return draw_tree(
+        tree, [short(name, MOST) for name in split_names(model, names)], in_words, max_depth, ax, fontsize, told
+    )
 
 
 def plot_importances(
@@ -134,7 +138,7 @@ def plot_importances(
         raise ValueError(f"feature_names must have {values.size} entries; got {len(names)}")
     order = np.argsort(-values, kind="stable")
     shown, rest = order[:most], order[most:]
-    labels, sizes = [names[j] for j in shown], list(values[shown])
+    labels, sizes = [short(names[j], MOST) for j in shown], list(values[shown])
     if rest.size:
         labels.append(f"{rest.size} others")
         sizes.append(float(values[rest].sum()))

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from opttree.runtime.words import shown
 
@@ -223,3 +224,9 @@ def _missing(column: str, count: int) -> str:
 
 def _infinite(column: str) -> str:
     return f"X column {column} must be finite; got infinity (inf): clip or remove such rows first"
+
+
+def validated(estimator: Any, *table: Any, **options: Any) -> Any:
+    """`sklearn.utils.validation.validate_data`, whose sum of entries near the largest double may warn."""
+    with np.errstate(invalid="ignore"):
+        return validate_data(estimator, *table, **options)

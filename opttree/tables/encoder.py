@@ -19,9 +19,9 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from opttree.tables.checks import as_given, check_names, warn
+from opttree.tables.checks import as_given, check_names, validated, warn
 from opttree.tables.encoding import (
     Column,
     Encoding,
@@ -519,13 +519,13 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
     X = as_given(X)
     if is_table(X):
         check_names(X)
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        validated(estimator, X, reset=reset, skip_check_array=True)
         if X.shape[0] < 1:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required")
         return X
     kind = getattr(X, "dtype", None)
     numeric = isinstance(kind, np.dtype) and kind.kind in "biuf"
-    return validate_data(
+    return validated(
         estimator, X, reset=reset, dtype="numeric" if numeric else None, ensure_all_finite="allow-nan", order="C"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import numbers as kinds_of_numbers
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opttree.runtime.words import number, shown
+from opttree.runtime.words import shown, threshold as as_threshold
 from opttree.tables.checks import as_given, warn
 
 __all__ = ["Encoding", "Levels", "Missing", "Unread", "Value"]
@@ -22,7 +23,7 @@ Floats = NDArray[np.float64]
 Kind = Literal["number", "boolean", "date", "category", "code"]
 KINDS = ("number", "boolean", "date", "category", "code")
 WHOLE = re.compile(r"(-?\d+)\.0+")  # a whole number that a program has written with a point
-DAY = 86_400.0  # seconds
+DAY, DECIMALS = 86_400.0, 5  # seconds; decimals of seconds that days after 1970 have for certain
 EPOCH = datetime.datetime(1970, 1, 1)
 MOST_NAMED = 8  # levels of a category that a text lists
 MOST_NEW, FEWEST_NEW = 0.3, 20  # share of rows with levels that a model does not know, and rows, that give a warning
@@ -396,7 +397,9 @@ class Encoding:
 
     # ---- words ------------------------------------------------------------------------------------------------------
 
-    def sides(self, j: int, weight: float, threshold: float, digits: int = 4) -> tuple[str, str]:
+    def sides(
+        self, j: int, weight: float, threshold: float, digits: int = 4, *, whole: bool = False
+    ) -> tuple[str, str]:
         """The condition ``weight * feature j <= threshold`` and its opposite, in words.
 
         Parameters
@@ -408,7 +411,9 @@ class Encoding:
         threshold : float
             Threshold of the split.
         digits : int, default 4
-            Significant digits of numbers.
+            Significant digits of numbers; thresholds have more where these are needed.
+        whole : bool, default False
+            Whether to name all levels, however many there are.
 
         Returns
         -------
@@ -423,9 +428,9 @@ class Encoding:
         if isinstance(feature, Unread):
             return f"{name} is any", f"{name} is none"
         if isinstance(feature, Levels):
-            return self._of_levels(feature, name, weight, threshold)
+            return self._of_levels(feature, name, weight, threshold, math.inf if whole else MOST_NAMED)
         at = threshold / weight
-        shown = _date(at) if column.kind == "date" else number(at, digits)
+        shown = _date(at) if column.kind == "date" else as_threshold(at, digits)
         if column.kind == "boolean" and feature.low is None and 0.0 <= at < 1.0:
             below, above = f"not {name}", name
         elif feature.low is None or feature.high is None or feature.low <= feature.fill <= feature.high:
@@ -443,7 +448,7 @@ class Encoding:
         return (below, above) if weight > 0.0 else (above, below)
 
     @staticmethod
-    def _of_levels(feature: Levels, name: str, weight: float, threshold: float) -> tuple[str, str]:
+    def _of_levels(feature: Levels, name: str, weight: float, threshold: float, most: float) -> tuple[str, str]:
         groups: tuple[list[str], list[str]] = ([], [])
         for level, value in feature.numbers.items():
             groups[not weight * value <= threshold].append(level)
@@ -460,7 +465,7 @@ class Encoding:
         if feature.missing != feature.other:
             beside[not weight * feature.missing <= threshold].append("missing")
         beside[not weight * feature.other <= threshold].append("other")
-        left, right = (f"{name} in {{{_listed(*both)}}}" for both in zip(groups, beside, strict=True))
+        left, right = (f"{name} in {{{_listed(*both, most)}}}" for both in zip(groups, beside, strict=True))
         return left, right
 
     def value_text(self, column: int, raw: Any, digits: int = 4) -> str:
@@ -487,7 +492,7 @@ class Encoding:
             return "missing"
         if kind == "boolean" and raw in (0.0, 1.0):
             return str(bool(raw))
-        return _date(raw) if kind == "date" else number(raw, digits)
+        return _date(raw) if kind == "date" else as_threshold(raw, digits)
 
     @staticmethod
     def date_text(days: float) -> str:
@@ -602,11 +607,11 @@ def check_encoding(encoding: Encoding | None, n_features: int) -> None:
         raise ValueError(f"encoding must make the model's {n_features} features; it makes {encoding.n_features}")
 
 
-def _listed(levels: Sequence[str], beside: Sequence[str]) -> str:
+def _listed(levels: Sequence[str], beside: Sequence[str], most: float) -> str:
     """Some levels in a row and how many more there are, and what else is among them."""
-    if len(levels) + len(beside) <= MOST_NAMED:
+    if len(levels) + len(beside) <= most:
         return ", ".join([*levels, *beside])
-    named = max(MOST_NAMED - 1 - len(beside), 1)
+    named = max(int(most) - 1 - len(beside), 1)
     more = [f"{len(levels) - named} more"] if len(levels) > named else []
     return ", ".join([*levels[:named], *more, *beside])
 
@@ -614,11 +619,13 @@ def _listed(levels: Sequence[str], beside: Sequence[str]) -> str:
 def _date(days: float) -> str:
     """The day or, within a day, the time, so many days after 1970 began."""
     try:
-        moment = EPOCH + datetime.timedelta(seconds=round(days * DAY))
+        moment = EPOCH + datetime.timedelta(seconds=round(days * DAY, DECIMALS))
     except OverflowError:
         return f"day {days:.6g}"
-    if (moment.hour, moment.minute, moment.second) == (0, 0, 0):
+    if moment.time() == datetime.time():
         return moment.strftime("%Y-%m-%d")
+    if moment.microsecond:
+        return moment.strftime("%Y-%m-%d %H:%M:%S.%f").rstrip("0")
     return moment.strftime("%Y-%m-%d %H:%M:%S" if moment.second else "%Y-%m-%d %H:%M")
 
 

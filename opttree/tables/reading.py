@@ -375,9 +375,12 @@ def _parted(given: _Given, lines: str, named: str, quote: str, notes: list[str])
 
 
 def _is_code(cells: Sequence[str]) -> bool:
-    """Whether the values of a column are numbers of which some begin with a zero, such as postal codes."""
-    there = [cell for cell in cells if cell]
-    return all(cell.isdigit() for cell in there) and any(len(cell) > 2 and cell[0] == "0" for cell in there)
+    """Whether the values of a column are numbers of which some begin with a zero, such as postal codes. Two digits are
+    numbers, as those of months are, but where "1" and "01" are two values.
+    """
+    there = {cell for cell in cells if cell}
+    zeros = [cell for cell in there if len(cell) > 1 and cell[0] == "0"]
+    return all(cell.isdigit() for cell in there) and any(len(cell) > 2 or cell[1:] in there for cell in zeros)
 
 
 def _without_empty_rows(frame: pd.DataFrame, names: Sequence[str], notes: list[str]) -> pd.DataFrame:

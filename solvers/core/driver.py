@@ -100,7 +100,8 @@ def solve(
     >>> problem.objective(result.tree) == result.objective
     True
     """
-    if time_limit is not None and not (isinstance(time_limit, (int, float, np.number)) and time_limit > 0):
+    is_number = isinstance(time_limit, (int, float, np.number)) and not isinstance(time_limit, bool)
+    if time_limit is not None and not (is_number and time_limit > 0):
         raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit!r}")
     if callback is not None and not callable(callback):
         raise ValueError(f"callback must be a function of a Step and a Trace, or None; got {callback!r}")

@@ -91,7 +91,7 @@ class TAOForest(GrowthOptions, Solver):
     rows_in_time: bool = option(
         True,
         """Whether, where a time limit is too short for all trees on all rows, they are grown on as many random rows as
-        it is enough for, and on 20,000 at least, or 2,000 where there are many features or outputs.""",
+        it is enough for, and on 2,000 at least.""",
     )
 
     @staticmethod

@@ -14,8 +14,9 @@ from opttree.model.tree import Tree
 from opttree.runtime.clock import now, seconds_left
 from opttree.statement import TreeProblem
 
-# rows for the trees whose growth is measured, fewer where there are more features and outputs; no tree gets fewer
+# rows for the trees whose growth is measured, fewer where there are more features and outputs, or hardly any time
 PILOT_ROWS, PILOT_NUMBERS, FEWEST_ROWS = 20_000, 400_000.0, 2000
+TRIAL = 0.2  # of the time that is left, for trees on more than the fewest rows
 SPARE = 0.6  # of the rows for which the time seems enough: larger trees take longer than in proportion
 
 
@@ -46,16 +47,25 @@ def rows_in_time(
     if rows.size < 2 * pilot or math.isinf(seconds_left()):
         return None
     own = deepcopy(rng)
-    some = problem.sample(np.sort(own.choice(rows, pilot, replace=False)))
-    to_grow, began = math.inf, now()
-    for tree in grow(some, own):
-        grown = now()
-        tree.outputs(some.X)
-        if grown - began < to_grow:
-            to_grow, to_look = grown - began, now() - grown
-        yield None
-        began = now()
-    to_grow, to_look = to_grow / pilot, to_look / pilot
+
+    def timed(m: int) -> Generator[None, None, tuple[float, float]]:
+        """Seconds of a row, to grow a tree of the quickest kind and to look at what it answers."""
+        some = problem.sample(np.sort(own.choice(rows, m, replace=False)))
+        to_grow, to_look, began = math.inf, 0.0, now()
+        for tree in grow(some, own):
+            grown = now()
+            tree.outputs(some.X)
+            if grown - began < to_grow:
+                to_grow, to_look = grown - began, now() - grown
+            yield None
+            began = now()
+        return to_grow / m, to_look / m
+
+    least = min(FEWEST_ROWS, pilot)
+    to_grow, to_look = yield from timed(least)
+    if least < pilot and pilot * (to_grow + to_look) <= TRIAL * seconds_left():
+        least = pilot
+        to_grow, to_look = yield from timed(pilot)
     left = max(seconds_left() - n_trees * problem.n_samples * to_look, 0.5 * seconds_left())
-    count = max(int(SPARE * left / (n_trees * to_grow)), pilot)
+    count = max(int(SPARE * left / (n_trees * to_grow)), least)
     return None if count >= rows.size else np.sort(own.choice(rows, count, replace=False))

@@ -110,7 +110,7 @@ def certify(
     tree = as_tree(tree, "tree")
     if blocks != "auto" and not (isinstance(blocks, (int, np.integer)) and blocks >= 1):
         raise ValueError(f"blocks must be 'auto' or an integer >= 1; got {blocks!r}")
-    if time_limit is not None and not time_limit > 0:
+    if time_limit is not None and (isinstance(time_limit, bool) or not time_limit > 0):
         raise ValueError(f"time_limit must be > 0 seconds or None; got {time_limit!r}")
     if chunks is not None and blocks != "auto":
         raise ValueError(f"blocks must be 'auto' beside chunks, which are the blocks; got {blocks!r}")

@@ -28,6 +28,7 @@ def is_some(number: Any) -> bool:
 GRACE = 0.1  # seconds that the tree may take in any case
 FEW_ROWS = 2000  # that the tree sees in any case
 SPARE = 0.9  # of the rows for which the time is enough
+FOREVER = 1e12  # seconds
 SORTING = 1e-8  # seconds of scikit-learn's tree, on a busy machine, per row, feature, level and halving of the rows
 COUNTING = 2e-8  # seconds of a tree on features in bins, on a busy machine, per row, feature and level
 
@@ -38,7 +39,7 @@ def share_in_time(n: int, depth: int, count: float, binned: bool = False) -> flo
     """
     halvings = np.log2(n + 1.0)
     each = COUNTING if binned else SORTING * halvings
-    return max(seconds_left(), GRACE) / (each * n * min(depth, halvings) * count)
+    return min(max(seconds_left(), GRACE), FOREVER) / (each * n * min(depth, halvings) * count)
 
 
 def features_wanted(p: int, wanted: float | str | None) -> float:

@@ -27,6 +27,7 @@ def paired(table: pd.DataFrame, baseline: str) -> pd.DataFrame:
         counted as a win, whatever the metric), p of Wilcoxon, and that p by Holm's step-down over the methods.
     """
     rows = {}
+    table = settled(table)
     for name in table.columns.drop(baseline):
         difference = table[name] - table[baseline]
         equal = not difference.any() or len(difference) < 2
@@ -44,6 +45,11 @@ def paired(table: pd.DataFrame, baseline: str) -> pd.DataFrame:
     if len(out):
         out["p (Wilcoxon, Holm)"] = holm(out["p (Wilcoxon)"])
     return out
+
+
+def settled(table: pd.DataFrame) -> pd.DataFrame:
+    """The values with twelve digits, so that those that differ by rounding are equal."""
+    return table.map(lambda value: float(f"{value:.12g}"))
 
 
 def holm(p: pd.Series) -> pd.Series:

@@ -17,7 +17,7 @@ from opttree.runtime.calm import calm_threads
 from opttree.runtime.devices import Device
 from opttree.runtime.options import option
 from opttree.statement import FeatureL1, TreeProblem
-from solvers.core.base import Solver, Step, Steps, changed_steps
+from solvers.core.base import Solver, Step, Steps, at_hand, changed_steps
 from solvers.core.result import Termination
 from solvers.core.scipy_runs import Iterate, minimise
 from solvers.soft.by_feature import constant_bounds, descend, smoothed
@@ -131,6 +131,7 @@ class ORRT(Solver):
         if (constant := constant_tree(problem, self.alpha)) is not None:
             yield Step(constant, phase="constant")
             return Termination.LOCALLY_OPTIMAL
+        yield from at_hand(problem, start if start is not None and start.mixture else None)
         smooth = SmoothTreeProblem(problem, alpha=self.alpha, aggregation="mixture", device=self.device)
         ended = None
         with calm_threads():

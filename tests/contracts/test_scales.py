@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from opttree import (
+    BoostedTreesRegressor,
     GETRegressor,
     GradTreeRegressor,
     HRTRegressor,
@@ -15,6 +16,7 @@ from opttree import (
     TAORegressor,
     TreeProblem,
 )
+from opttree.problems.exact.leaves import linear_absolute_leaf
 from opttree.tables.numbers import LARGEST
 from solvers import MIP, BranchAndBound, CartInit, solve
 
@@ -130,3 +132,27 @@ def test_an_offset_does_not_change_what_is_proved():
     for solver in (BranchAndBound(), MIP()):
         found = [solve(TreeProblem(Z, y, depth=3, splits="axis"), solver).objective for Z in (X, X - 1e15)]
         assert found[0] == pytest.approx(found[1], abs=1e-12)
+
+
+def test_features_near_the_largest_double_are_refused_without_a_warning():
+    """scikit-learn adds up all entries to look for what is not finite: infinity less infinity."""
+    X = np.repeat([[1.5e308], [-1.5e308]], 6, axis=0)[[0, 1, 2, 3, 6, 7, 8, 9, 4, 10, 5, 11]]
+    model = BoostedTreesRegressor(n_estimators=2, validation_fraction=None, random_state=0)
+    with pytest.raises(ValueError, match="X must hold numbers of at most"):
+        model.fit(X, np.arange(12.0))
+    fitted = model.fit(np.arange(12.0)[:, None], np.arange(12.0))
+    with pytest.raises(ValueError, match="X must hold numbers of at most"):
+        fitted.predict(X)
+
+
+@pytest.mark.parametrize(("unit", "far"), [(1.0, 0.0), (1e30, 0.0), (1e-30, 0.0), (1.0, 1e9), (1e12, 1e15)])
+def test_linear_leaves_of_least_deviations_have_no_units(unit, far):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 50, size=(20, 2)).astype(float)
+    y = X[:, 0] - 2.0 * X[:, 1] + rng.normal(size=20)
+    usual = TreeProblem(X, y, 1, "axis", leaves="linear", loss="absolute")
+    other = TreeProblem(X * unit + far, y, 1, "axis", leaves="linear", loss="absolute")
+    rows = np.arange(20)
+    (values, coefs, cost), (a, b, c) = (linear_absolute_leaf(problem, rows) for problem in (usual, other))
+    assert c == pytest.approx(cost, rel=1e-6)
+    assert other.X @ b[0] + a[0] == pytest.approx(X @ coefs[0] + values[0], abs=1e-4)

@@ -179,3 +179,13 @@ def test_the_unit_of_a_column_with_blanks_is_its_deviation():
     assert set(found.changes) == {"b"}
     other = explain.counterfactual(model, pd.DataFrame({"a": [0.0], "b": [0.0]}), fixed=["b"])
     assert other.distance == pytest.approx(other.changes["a"][1] / Z["a"].std(ddof=0), rel=1e-6)
+
+
+def test_the_values_that_are_printed_flip_the_answer():
+    X = pd.DataFrame({"b": np.arange(0.0, 100.0, 2.0)})
+    model = TAOClassifier(1, splits="axis", random_state=0).fit(X, np.where(X.b < 51, "u", "v"))
+    for row, ended in (([10.0], "v"), ([90.0], "u")):
+        start = pd.DataFrame({"b": row})
+        words = str(explain.counterfactual(model, start))
+        value = float(words.split(" to ")[1].split(" ")[0])
+        assert model.predict(pd.DataFrame({"b": [value]}))[0] == ended

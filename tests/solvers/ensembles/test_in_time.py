@@ -71,3 +71,19 @@ def test_time_without_end_changes_no_forest(problem):
     stated = problem.sample(np.arange(45_000), leaves="constant")
     forests = [solve(stated, TAOForest(2, kind="cart"), time_limit=limit, random_state=0) for limit in (None, 1e4)]
     assert forests[0].objective == forests[1].objective
+
+
+def test_where_there_is_hardly_any_time_growth_is_measured_on_few_rows(problem):
+    """Trees on 20,000 rows took up a limit of .2 s from 40,000 rows on, and what was left was a constant."""
+    sizes = []
+
+    def grow(part, _rng):
+        sizes.append(part.n_samples)
+        time.sleep(1e-5 * part.n_samples)
+        yield part.best_constant()
+
+    for seconds in (0.1, 60.0):
+        with due_at(now() + seconds):
+            for _pause in rows_in_time(problem, 10, np.random.default_rng(0), grow):
+                pass
+    assert sizes == [in_time.FEWEST_ROWS, in_time.FEWEST_ROWS, in_time.PILOT_ROWS]
