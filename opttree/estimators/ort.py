@@ -103,7 +103,9 @@ def _features(options: Estimator, X: Floats, weight: Floats) -> tuple[Floats, Fl
 def _restate(
     options: Estimator, problem: TreeProblem, scaling: Scaling, X: Floats, weight: Floats
 ) -> tuple[TreeProblem, Scaling]:
-    """Of no more levels than splits, with a `SplitPrice` of ``cp`` times the loss of the best constant, and ``monotonic_cst`` as constraints."""
+    """Of no more levels than splits, with a `SplitPrice` of ``cp`` times the loss of the best constant, and
+    ``monotonic_cst`` as constraints.
+    """
     if options.max_splits is not None:  # no tree of so few splits is deeper
         problem = problem.restated(depth=min(problem.depth, max(options.max_splits, 1)))
     if options.cp:

@@ -1,8 +1,8 @@
 """Models for other programs: ONNX, C, SQL, Graphviz, scikit-learn, treelite, rules, and NumPy alone.
 
 Every function takes a `Tree`, a `Forest`, a saved `opttree.Model`, a result or a fitted estimator. What is written
-answers as `predict` of the model does but for rounding, the encoding of a table included; `opttree.export.standalone`
-reads model files with NumPy alone.
+answers as `predict` of the model does but for rounding, the encoding of a table included (of several classified outputs
+the likeliest combination); `opttree.export.standalone` reads model files with NumPy alone.
 """
 
 from __future__ import annotations

@@ -275,7 +275,8 @@ def save(
     """Write a `Tree`, a `Forest`, a `Model`, a result or a fitted estimator to ``path``: JSON, or NPZ if the name ends
     in ``.npz``. The encoding of a table goes with it.
 
-    The write is atomic: a temporary file is moved into place.
+    The write is atomic: a temporary file is moved into place. A classifier of several outputs is written with its joint
+    classes, "a | b": the file answers the likeliest combination, `predict` the likeliest label of each output.
 
     Parameters
     ----------

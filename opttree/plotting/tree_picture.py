@@ -75,7 +75,8 @@ def draw_tree(
     boxes = {node: box_of(tree, node, names, in_words, max_depth, told.rows) for node in places}
     width = 1.0 + max(x for x, _y in places.values())
     height = 1.0 + max(-y for _x, y in places.values())
-    named = [] if tree.classes is None or tree.n_outputs > MOST_CLASSES else [str(name) for name in tree.classes]
+    coloured = tree.n_outputs <= MOST_CLASSES and tells_means(tree)
+    named = [] if tree.classes is None or not coloured else [str(name) for name in tree.classes]
     if ax is None:
         ax = _new_axes(boxes, font, width, height, named)
     size = ax.figure.get_size_inches() * (ax.get_position().width, ax.get_position().height)  # type: ignore[union-attr]

@@ -351,3 +351,33 @@ def test_names_are_drawn_as_they_are_written():
         ax.figure.canvas.draw()  # which reads formulas
         assert ax.get_xlabel() == "rent [$\\m$]"
         assert not ax.xaxis.label.get_parse_math()
+
+
+def test_leaves_without_one_answer_have_no_colour():
+    """The class of a row of zeros coloured leaves that answer three classes."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2)) + 5.0
+    label = np.digitize(X[:, 0] + X[:, 1], [9.0, 11.0])
+    model = TAOClassifier(1, leaves="linear", floor=False, random_state=0).fit(X, label)
+    leaf = model.tree_.n_branches
+    assert tree_picture.color_of(model.tree_, leaf) == tree_picture.PLAIN
+    assert tree_picture.short_answer(model.tree_, leaf) == ""
+    assert plotting.plot_tree(model).get_legend() is None
+    constant = TAOClassifier(1, floor=False, random_state=0).fit(X, label)
+    assert plotting.plot_tree(constant).get_legend() is not None
+
+
+def test_capitals_and_chinese_signs_take_more_room():
+    small, capital, broad = (tree_picture.text_size(name, 8.0)[0] for name in ("income", "INCOME", "年間世帯収入"))
+    assert small < capital < broad
+
+
+@pytest.mark.parametrize("classes", [3, 12, 30])
+def test_every_class_of_a_plane_has_a_colour_of_its_own(classes):
+    rng = np.random.default_rng(0)
+    label = np.repeat(np.arange(classes), 10)
+    X = np.c_[label % 6, label // 6] + 0.1 * rng.normal(size=(label.size, 2))
+    ax = plotting.plot_partition(TAOClassifier(6, splits="axis", floor=False, random_state=0).fit(X, label), X, label)
+    assert len({handle.get_color() for handle in ax.get_legend().legend_handles}) == classes
+    ax.figure.canvas.draw()
+    assert ax.get_legend().get_window_extent().x1 <= ax.figure.bbox.x1
