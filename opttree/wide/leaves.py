@@ -119,9 +119,11 @@ def _ridge_by_rows(part: Part, h: Floats, Y: Floats, l2: float) -> tuple[Floats,
     unit = np.ones(part.p)
     if l2 == 0.0:
         unit = np.sqrt(np.square(A).sum(axis=0) / mass + np.square(mean))
-        A /= np.where(unit > 0.0, unit, 1.0)
+        A /= np.where(unit > 0.0, unit, np.inf)  # what is so small that its square is 0 counts as 0
     center = h @ Y / mass
     S = A @ A.T
+    if not S.any():
+        return np.zeros((Y.shape[1], part.p)), center
     S[np.diag_indices_from(S)] += l2 if l2 > 0.0 else 10.0 * RANK * max(np.trace(S), TINY) / len(S)
     r = np.sqrt(h)[:, None] * (Y - center)
     try:

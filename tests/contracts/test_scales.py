@@ -156,3 +156,12 @@ def test_linear_leaves_of_least_deviations_have_no_units(unit, far):
     (values, coefs, cost), (a, b, c) = (linear_absolute_leaf(problem, rows) for problem in (usual, other))
     assert c == pytest.approx(cost, rel=1e-6)
     assert other.X @ b[0] + a[0] == pytest.approx(X @ coefs[0] + values[0], abs=1e-4)
+
+
+@pytest.mark.parametrize("value", [1.0 / 3.0, 1e-200])
+def test_linear_leaves_of_constant_features_are_constants(value):
+    """More features than rows, and nothing to learn from them: the products were 0, and were divided by."""
+    X = np.full((3, 50), value)
+    X[1] *= 1.0 if value > 0.1 else 2.0
+    problem = TreeProblem(X, np.array([1.0, 2.0, 6.0]), 1, leaves="linear")
+    assert problem.fit_leaves(problem.best_constant()).predict(X) == pytest.approx([3.0, 3.0, 3.0])
