@@ -342,7 +342,7 @@ class TreeEstimator(Options, BaseEstimator):
         >>> X, y = opttree.datasets.load("diabetes", as_arrays=True)
         >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
         >>> model.to_text().splitlines()[0]
-        'if x8 <= -0.001054:'
+        'if x8 <= -0.00105384:'
         """
         check_is_fitted(self, "result_")
         if feature_names is None and (self.tree_.encoding is None or scores_of(self) is not None):
@@ -386,8 +386,8 @@ class TreeEstimator(Options, BaseEstimator):
         >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
         >>> print(model.explain(X[:1]))
         target = 230
-          x8 > -0.001054  (x8 = 0.01991)
-          x2 > 0.01804  (x2 = 0.0617)
+          x8 > -0.00105384  (x8 = 0.0199075)
+          x2 > 0.0180448  (x2 = 0.0616962)
           leaf 6: 230
         """
         check_is_fitted(self, "result_")

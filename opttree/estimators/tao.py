@@ -205,9 +205,9 @@ class TAORegressor(RegressionTree, _TAOTree):
     >>> model.score(X[300:], y[300:]) > 0.3
     True
     >>> print(TAORegressor(max_depth=1, splits="axis", random_state=0).fit(X, y).to_text())
-    if x8 <= -0.003761:
+    if x8 <= -0.00376118:
         115.1
-    else:  # x8 > -0.003761
+    else:  # x8 > -0.00376118
         188.3
     """
 

@@ -59,8 +59,8 @@ def path(model: Any, row: Any, *, most_terms: int = MOST_TERMS, digits: int = 4)
     >>> model = opttree.TAORegressor(max_depth=2, splits="axis", random_state=0).fit(X, y)
     >>> print(opttree.explain.path(model, X[:1]))
     target = 230
-      x8 > -0.001054  (x8 = 0.01991)
-      x2 > 0.01804  (x2 = 0.0617)
+      x8 > -0.00105384  (x8 = 0.0199075)
+      x2 > 0.0180448  (x2 = 0.0616962)
       leaf 6: 230
     """
     saved = as_saved(model)

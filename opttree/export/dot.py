@@ -43,9 +43,9 @@ def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) 
     >>> print(opttree.export.to_dot(small))
     digraph tree {
         node [shape=box, style=rounded, fontname="sans-serif"];
-        0 [label="x8 <= -0.003761\n100 % of rows"];
-        1 [label="115.1\n49.3 % of rows"];
-        2 [label="188.3\n50.7 % of rows"];
+        0 [label="x8 <= -0.00376118\n100 % of the weight"];
+        1 [label="115.1\n49.3 % of the weight"];
+        2 [label="188.3\n50.7 % of the weight"];
         0 -> 1 [label="yes"];
         0 -> 2 [label="no"];
     }
