@@ -115,10 +115,15 @@ def markdown(protocol: Protocol, sections: list[Section]) -> str:
         parts += [f"## {section.title}", *section.text]
         parts += [f"![{caption}]({stem}.png)" for stem, caption in section.figures]
         if section.table is not None:
-            cells = section.table.map(lambda cell: str(cell).replace("|", r"\|"))
+            cells = section.table.map(_in_a_table).rename(columns=_in_a_table)
             alignment = ["right" if numbers else "left" for numbers in numeric(section.table)]
             parts.append(cells.to_markdown(index=False, disable_numparse=True, colalign=alignment))
     return "\n\n".join(parts) + "\n"
+
+
+def _in_a_table(cell: object) -> str:
+    """A text as a cell of a Markdown table holds it."""
+    return str(cell).replace("|", r"\|")
 
 
 def _against_paper(protocol: Protocol, rows: pd.DataFrame, folder: Path) -> list[Section]:
