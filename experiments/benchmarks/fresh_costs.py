@@ -1,9 +1,9 @@
-"""Whether `opttree.estimate_cost` is right on data that it was not made from.
+"""Fits of real tables, for the models of `opttree.estimate_cost`, and whether these are right on others.
 
-Its models come from rows of Friedman #1 (`experiments.benchmarks.scaling`). Here every method is fitted to ten real
-tables: rows (from 300 on) and a depth (2 to 8) are drawn from a stated seed, and rows are taken away until the estimate
-is below the limit. Fits are measured as there, seconds as the processor's, and appended to real.csv in the folder. The
-factors that `opttree.estimate_cost` states hold for the fits of seed 0; other seeds check them.
+`experiments.benchmarks.scaling` measures rows of Friedman #1. Here every method is fitted to ten real tables: rows
+(from 300 on) and a depth (2 to 8) are drawn from a stated seed, and rows are taken away until the estimate is below the
+limit. Fits are measured as there, seconds as the processor's, and appended to real.csv in the folder. The models are
+fitted to those of seed 0, too; other seeds check them.
 
 The table has, of each method and seed, the ratios of what was measured to what is told now: the median, the least, the
 largest, and how many are within a factor of 3, and within the factor that is stated. A fit that takes five times the

@@ -65,8 +65,8 @@ class Cost:
     bytes : float
         Peak memory in bytes beyond what the process held before the fit, the data among it.
     seconds_factor, bytes_factor : float
-        Of ten fits nine are within this factor of what the model says: fits of generated rows and a model fitted to the
-        others of them, and fits of real tables; the larger of the two (bytes below `FLOOR` count as `FLOOR`).
+        Of ten measured fits, nine are within this factor of what the model says that was fitted to the other fits
+        (bytes below `FLOOR` count as `FLOOR`).
 
     See Also
     --------
@@ -113,12 +113,12 @@ COPIES = 4  # of the weights of linear leaves of many outputs, and of splits on 
 def estimate_cost(method: str, n: int, p: int, depth: int, *, outputs: int = 1, density: float = 1.0) -> Cost:
     """Seconds and memory of a fit, by a model of non-negative terms such as n p D that was fitted to measured fits.
 
-    Measured were fits of a regression with one output (Friedman #1 with further, irrelevant features, no weights), with
-    the default options and one thread, on the machine that ``costs.json`` names; ``costs.json`` also has the measured
-    ranges, outside of which the model extrapolates. Other data take other numbers of iterations: expect the seconds to
-    be right within the factor that the answer states, on such a machine, and the bytes to be closer; the factor was
-    measured on ten real tables, too (``python -m experiments.benchmarks.fresh_costs``). Several threads
-    take less time and more memory; more restarts or trees than by default take more of both.
+    Measured were fits of a regression with one output without weights, of Friedman #1 with further, irrelevant features
+    and of ten real tables, with the default options and one thread, on the machine that ``costs.json`` names.
+    ``costs.json`` also has the measured ranges, outside of which the model extrapolates. Other data take other numbers
+    of iterations: expect the seconds to be right within the factor that the answer states, on such a machine, and the
+    bytes to be closer. Several threads take less time and more memory; more restarts or trees than by default take more
+    of both.
 
     Seconds grow by a share of the first output's for each output more, measured once for each method at 1,000 rows of
     10 features and 20 outputs; methods that were not measured there are taken not to grow. A sparse table counts by the

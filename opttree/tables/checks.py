@@ -7,7 +7,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from opttree.runtime.words import shown
 
@@ -228,5 +227,7 @@ def _infinite(column: str) -> str:
 
 def validated(estimator: Any, *table: Any, **options: Any) -> Any:
     """`sklearn.utils.validation.validate_data`, whose sum of entries near the largest double may warn."""
+    from sklearn.utils.validation import validate_data  # a tree that predicts needs none of scikit-learn
+
     with np.errstate(invalid="ignore"):
         return validate_data(estimator, *table, **options)
