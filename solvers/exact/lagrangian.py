@@ -22,7 +22,7 @@ from opttree.statement.constraints.base import EXACT
 from opttree.statement.joint_leaves import NoAnswersError
 from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.driver import solve
-from solvers.core.result import Termination, Verdict
+from solvers.core.result import SolverError, Termination, Verdict
 from solvers.exact.branch_and_bound import BranchAndBound
 from solvers.exact.joined import joined
 
@@ -287,12 +287,14 @@ class _Run:
 
     def raise_bound(self, bound: float) -> None:
         """Take a proved bound, if it is better."""
-        if self.whole:
+        if self.whole and math.isfinite(bound):
             bound = self.whole * math.ceil(bound / self.whole - WHOLE)
         self.bound = max(self.bound, bound)
 
-    def evaluate(self, multipliers: Floats, seed: int) -> tuple[float, Tree]:
-        """The bound at some multipliers, and the tree that attains it."""
+    def evaluate(self, multipliers: Floats, seed: int) -> tuple[float, Tree | None]:
+        """The bound at some multipliers, and the tree that attains it; None where none satisfies the other limits, and
+        where none was found, whose bound is minus infinity.
+        """
         others = tuple(c for c in self.problem.constraints if not isinstance(c, LeafConstraint))
         stated, lacks = self.problem.restated(constraints=others), 0.0
         if self.limits is not None:
@@ -302,14 +304,15 @@ class _Run:
             self.info["multipliers"] += 1.0
             bound, tree = self.options.solver.evaluate(stated, left)
             return float(bound) + lacks, tree
-        result = solve(
-            stated,
-            self.options.solver,
-            time_limit=max(left, 1e-3) if np.isfinite(left) else None,
-            random_state=seed,
-        )
+        limit = max(left, 1e-3) if np.isfinite(left) else None
         self.info["multipliers"] += 1.0
-        return (0.0 if result.bound is None else result.bound) + lacks, as_tree(result.tree)
+        try:
+            result = solve(stated, self.options.solver, time_limit=limit, random_state=seed)
+        except SolverError as error:
+            self.words = f" {error}"
+            return -math.inf, None
+        tree = None if result.tree is None else as_tree(result.tree)
+        return (0.0 if result.bound is None else result.bound) + lacks, tree
 
     def multiply(self, seed: int) -> Iterator[Step | None]:
         """Kelley's cutting planes in a box about the best multipliers: what they bound is the least of the lines of all
@@ -328,6 +331,8 @@ class _Run:
             else:
                 width *= 0.5
             self.raise_bound(bound)
+            if tree is None:
+                return
             yield from self.tried(tree, "multipliers")
             yield self.step("multipliers")
             if self.limits is None or not self.open:

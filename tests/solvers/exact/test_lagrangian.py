@@ -8,7 +8,17 @@ import pandas as pd
 import pytest
 
 from opttree import TreeProblem
-from opttree.constraints import AnswerLimit, MaxDifference, MaxFeatures, MaxShare, MaxSplits, Monotone
+from opttree.constraints import (
+    AnswerLimit,
+    FeatureCost,
+    ForbidSplit,
+    MaxDifference,
+    MaxFeatures,
+    MaxShare,
+    MaxSplits,
+    Monotone,
+    RequireSplit,
+)
 from solvers import MIP, BranchAndBound, Lagrangian, solve
 
 PARITY = [  # set, depth, feature whose values are the groups, tolerance, errors
@@ -149,3 +159,14 @@ def test_one_group_asks_for_nothing_and_what_no_answer_keeps_is_infeasible():
         assert solve(one, Lagrangian()).objective == pytest.approx(free.objective)
     never = TreeProblem(X, y, 1, "axis", loss="zero_one", constraints=[AnswerLimit(np.ones((6, 2)), 3.0)])
     assert solve(never, Lagrangian()).termination.name == "INFEASIBLE"
+
+
+@pytest.mark.parametrize("other", [ForbidSplit(0), FeatureCost([5.0, 5.0], 1.0)], ids=repr)
+def test_without_a_tree_that_satisfies_the_other_limits_there_is_none(other):
+    X = np.c_[np.arange(8.0), np.arange(8.0) % 2.0]
+    limits = [MaxShare(0, 0.6), RequireSplit(0), other]
+    problem = TreeProblem(X, np.array([0, 0, 1, 1, 0, 0, 1, 1]), 2, "axis", loss="zero_one", constraints=limits)
+    result = solve(problem, Lagrangian())
+    assert result.termination.name == "INFEASIBLE"
+    assert result.tree is None
+    assert result.bound == np.inf
