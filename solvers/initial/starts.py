@@ -33,7 +33,7 @@ def ordered_tree(problem: TreeProblem) -> Tree | None:
     outputs = 1 if classes else problem.n_outputs
     if not signs.any() or abs(signs).max() > 1 or classes > 2 or outputs > 1 or problem.splits != "axis":
         return None
-    if problem.X.size * problem.depth > MOST_NUMBERS or abs(problem.X).max() > np.finfo(np.float32).max:
+    if not 0 < problem.X.size * problem.depth <= MOST_NUMBERS or abs(problem.X).max() > np.finfo(np.float32).max:
         return None
     kind = DecisionTreeClassifier if classes else DecisionTreeRegressor
     tree = kind(max_depth=problem.depth, min_samples_leaf=problem.min_leaf, monotonic_cst=signs, random_state=0)

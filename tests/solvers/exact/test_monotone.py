@@ -148,3 +148,11 @@ def test_a_start_without_the_constraints_can_be_left_out():
     ):
         result = solve(ordered, solver, time_limit=20)
         assert ("without constraints" in {row.phase for row in result.trace}) is phases
+
+
+@pytest.mark.parametrize("solver", [MIP(), MonotoneDP()], ids=["MIP", "MonotoneDP"])
+def test_without_a_level_the_constant_is_proved(solver):
+    problem = TreeProblem(np.arange(6.0)[:, None], np.arange(6.0), 0, "axis", constraints=[Monotone(0)])
+    result = solve(problem, solver)
+    assert result.termination.name == "OPTIMAL"
+    assert result.objective == pytest.approx(35.0 / 12.0)
