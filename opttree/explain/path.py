@@ -35,7 +35,7 @@ def path(model: Any, row: Any, *, most_terms: int = MOST_TERMS, digits: int = 4)
     most_terms : int, default 3
         Most terms of a hyperplane or an equation.
     digits : int, default 4
-        Significant digits of numbers.
+        Significant digits of numbers; thresholds have more where these are needed.
 
     Returns
     -------

@@ -21,7 +21,7 @@ def to_dot(model: Any, *, digits: int = 4, most_terms: int | None = MOST_TERMS) 
     model : Tree, Model or estimator
         A tree, or what holds one; an estimator must be fitted.
     digits : int, default 4
-        Significant digits of numbers.
+        Significant digits of numbers; thresholds have more where these are needed.
     most_terms : int or None, default 3
         Most terms of a split or an equation that are shown; None: all.
 

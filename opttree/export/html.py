@@ -37,7 +37,7 @@ def to_html(model: Any, *, title: str | None = None, open_levels: int = OPEN_LEV
     open_levels : int, default 3
         Levels of branches that are open at first.
     digits : int, default 4
-        Significant digits of numbers.
+        Significant digits of numbers; thresholds have more where these are needed.
 
     Returns
     -------

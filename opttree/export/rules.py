@@ -25,7 +25,7 @@ def to_rules(model: Any, *, digits: int = 4) -> pd.DataFrame:
     model : Tree, Model or estimator
         A tree, or what holds one; an estimator must be fitted.
     digits : int, default 4
-        Significant digits of numbers.
+        Significant digits of numbers; thresholds have more where these are needed.
 
     Returns
     -------

@@ -995,7 +995,7 @@ class Tree:
         feature_names : sequence of str or None, default None
             The p names in place of the tree's own.
         digits : int, default 4
-            Significant digits of numbers.
+            Significant digits of numbers; thresholds have more where these are needed.
         most_terms : int or None, default None
             Terms of a split or of a linear leaf that are shown, by their weight times ``spread``; None: all.
 

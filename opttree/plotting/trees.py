@@ -32,11 +32,12 @@ def plot_tree(
     ax: Axes | None = None,
     fontsize: float = 8.0,
 ) -> Axes:
-    """Draw a tree: a branch shows its condition and its share of the rows, a leaf its value or the largest terms of its
-    equation, coloured by the answer: by class, the paler the less sure, or from low (blue) to high (red) numbers. A
-    fitted estimator whose rows had no weights shows the number of rows, too. Where leaves are constants, a bar in each
-    box shows the probabilities of at most ten classes as the tree estimates them (leaves may be shrunk), or where the
-    mean lies between the lowest and the highest leaf.
+    """Draw a tree: a branch shows its condition and its share of the weight, a leaf its value or the largest terms of
+    its equation, coloured by the answer: by class, the paler the less sure, or from low (blue) to high (red) numbers.
+    Linear leaves of classes, and those of numbers that share one range, have no colour. A fitted estimator whose rows
+    had no weights shows the number of rows. Where leaves are constants, a bar in each box shows the probabilities of at
+    most ten classes as the tree estimates them (leaves may be shrunk), or where the mean answer lies between the lowest
+    and the highest leaf.
 
     Text is readable on a page up to a depth of 3 or 4. Of deeper trees draw the upper levels (``max_depth=3``), or take
     `opttree.export.to_html`. Files in PDF embed fonts as matplotlib's ``pdf.fonttype`` says.

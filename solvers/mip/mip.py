@@ -330,10 +330,13 @@ class _Search:
                 self.take(tree)
                 break
         if (ordered := ordered_tree(self.problem)) is not None:
-            tree = self.stated.snap(ordered)
-            if tree is not None and self.problem.violation(tree) is None:
-                self.take(tree)
+            self.take_snapped(ordered)
         return self.objective < before
+
+    def take_snapped(self, tree: Tree) -> bool:
+        """Take a tree, moved to the candidate splits, if it satisfies the constraints; returns whether it is better."""
+        snapped = self.stated.snap(tree)
+        return snapped is not None and self.problem.violation(snapped) is None and self.take(snapped)
 
     def raise_bound(self, bound: float | None) -> bool:
         """Take a proved bound (or None), less what the optimizer's tolerances may have added, if it is better; returns
@@ -394,8 +397,7 @@ class _Search:
         for step in self._in_time(steps):
             news = False
             if step is not None:
-                tree = self.stated.snap(as_tree(step.tree, "start"))
-                news = tree is not None and self.problem.violation(tree) is None and self.take(tree)
+                news = self.take_snapped(as_tree(step.tree, "start"))
                 if (step.bound or 0.0) > self.bound:
                     self.bound, news = step.bound or 0.0, True
             yield self.step("without constraints") if news else None
