@@ -36,7 +36,7 @@ from solvers.conformance import classification_problem, regression_problem  # no
 __all__ = ["classification_problem", "regression_problem"]
 
 SECONDS: dict[str, float] = json.loads(Path(__file__).with_name("durations.json").read_text())  # see `tests.durations`
-MOST = 30.0  # seconds of a piece of work; files of more, which make fixtures twice, are shared out by function or test
+MOST = 60.0  # seconds of a piece of work; files of more, which make fixtures twice, are shared out by function or test
 
 if SIDE_BY_SIDE:
     numba.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Kernels compiled ahead of the first fit, by small fits in processes of their own."""
+"""Kernels compiled ahead of the first fit, in processes of their own, where small fits then load them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import redirect_stdout, suppress
+from queue import SimpleQueue
+from typing import Any
 
 from opttree.methods.table import METHODS, TASKS, make_estimator
-from opttree.runtime.compiling.ahead import ALONE, recorded_name, waiting
+from opttree.runtime.compiling.ahead import ALONE, compile_all, recorded_name, waiting
 from opttree.runtime.compiling.caching import LEVELS, environment
 
 ROWS = 300  # of a small fit
@@ -28,7 +31,7 @@ def names() -> list[str]:
 def warm_up(
     methods: Iterable[str] | None = None, *, verbose: bool = True, prebuilt: str | None = None
 ) -> dict[str, float]:
-    """Compile what some or all methods need for their default options, in two processes, and keep it in numba's cache.
+    """Compile what some or all methods need for their default options, in several processes, into numba's cache.
 
     A first fit then loads it, in a second or two. What is compiled already is loaded.
 
@@ -45,7 +48,7 @@ def warm_up(
     Returns
     -------
     dict of str to float
-        Seconds of each method's process.
+        Seconds of a small fit or two of each method, which load what is compiled and compile what else they need.
 
     Raises
     ------
@@ -74,50 +77,88 @@ def warm_up(
         raise ValueError(f"prebuilt must be a level of this machine ({platform.machine()}); got {prebuilt!r}")
     from tqdm.auto import tqdm
 
+    recorded = _recorded(chosen)
+    kernels, about = waiting(recorded)
     if verbose and prebuilt is None:
-        kernels, about = left_to_compile(chosen)
         print(f"{kernels} kernels are left to compile, about {about} s", file=sys.stderr)
-    seconds, failures = {}, []
+    seconds: dict[str, float] = {}
+    failures: list[str] = []
     with (
         tempfile.TemporaryDirectory() as empty,
-        ThreadPoolExecutor(PROCESSES) as pool,
         tqdm(total=len(chosen), disable=not verbose, unit="method") as bar,
     ):
         there = {} if prebuilt is None else {**environment(prebuilt), "NUMBA_CACHE_DIR": empty}
-        runs = {pool.submit(_in_a_process, name, there): name for name in chosen}
-        try:
-            for run in as_completed(runs):
-                seconds[runs[run]], failure = run.result()
-                if failure:
-                    failures.append(f"{runs[run]}: {failure}")
-                bar.set_postfix_str(runs[run])
-                bar.update()
-        finally:
-            for run in runs:
-                run.cancel()
+        if kernels or prebuilt is not None:
+            compile_all(recorded, there)
+
+        for name, took, failure in _fits(chosen, there):
+            seconds[name] = took
+            if failure:
+                failures.append(f"{name}: {failure}")
+            bar.set_postfix_str(name)
+            bar.update()
     if failures:
         raise RuntimeError(f"compiling failed for {'; '.join(failures)}")
     return seconds
 
 
-def left_to_compile(methods: Sequence[str]) -> tuple[int, int]:
-    """The kernels of methods, by their names on the command line, that are not compiled, and about their seconds."""
+def _recorded(methods: Sequence[str]) -> list[str]:
+    """The names in the record of compilations."""
     models = [make_estimator(name, task, DEPTH, seed=0) for name in methods for task in TASKS if _has(name, task)]
-    return waiting((recorded_name(model) for model in models), min(PROCESSES, len(methods)))
+    return [recorded_name(model) for model in models]
 
 
 def _has(name: str, task: str) -> bool:
     return METHODS[name].estimator_class(task) is not None
 
 
-def _in_a_process(name: str, environment: Mapping[str, str]) -> tuple[float, str]:
-    """Seconds of a method's process, and the last line of its error, if there was one."""
-    began = time.perf_counter()
-    command = [sys.executable, "-W", "ignore", "-m", "opttree.methods.warming", name]
-    alone = {**os.environ, ALONE: "1", **environment}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
-    said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-    return time.perf_counter() - began, said[-1] if done.returncode else ""
+def _fits(methods: Sequence[str], environment: Mapping[str, str]) -> Iterator[tuple[str, float, str]]:
+    """Names of methods, in the order in which they end, the seconds of their small fits, and what became of one that
+    failed, else "". Two processes take one method after the other; one that ends is replaced.
+    """
+    command = [sys.executable, "-W", "ignore", "-m", "opttree.methods.warming"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    there = {**os.environ, ALONE: "1", **environment}
+    idle: SimpleQueue[subprocess.Popen[str] | None] = SimpleQueue()
+
+    def fit(name: str) -> tuple[str, float, str]:
+        began = time.perf_counter()
+        process = idle.get() or subprocess.Popen(command, **pipes, env=there, text=True)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(OSError):  # it has ended
+            process.stdin.write(f"{name}\n")
+            process.stdin.flush()
+        answer = process.stdout.readline()
+        idle.put(process if answer else None)
+        if not answer:
+            process.communicate()
+            answer = f"exit code {process.returncode}"
+        return name, time.perf_counter() - began, answer.strip()
+
+    for _ in range(PROCESSES):
+        idle.put(None)
+    pool = ThreadPoolExecutor(PROCESSES)
+    try:
+        yield from (run.result() for run in as_completed([pool.submit(fit, name) for name in methods]))
+    finally:
+        pool.shutdown(cancel_futures=True)
+        while not idle.empty():
+            if (process := idle.get()) is not None:
+                process.communicate()
+
+
+def serve() -> None:
+    """Small fits of the methods that standard input names, a line each; answers what went wrong, or an empty line."""
+    answers = sys.stdout
+    for line in sys.stdin:
+        said = ""
+        try:
+            with redirect_stdout(sys.stderr):
+                small_fits(line.strip())
+        except Exception as error:
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+        print(said, file=answers, flush=True)
 
 
 def small_fits(name: str) -> None:
@@ -139,4 +180,4 @@ def small_fits(name: str) -> None:
 
 
 if __name__ == "__main__":
-    small_fits(sys.argv[1])
+    serve()

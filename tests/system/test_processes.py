@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from joblib import Parallel, cpu_count, delayed
 
 import opttree
 from opttree import GETRegressor, TAORegressor, warm_up
+from opttree.methods import warming
 from opttree.runtime import threads
 from opttree.runtime.threads import limited, share
 from tests.conftest import regression_problem
@@ -77,6 +79,17 @@ def test_kernels_are_compiled_ahead():
     assert list(warm_up(["tao-axis"], verbose=False)) == ["tao-axis"]
     with pytest.raises(ValueError, match=r"methods must be among auto, .*; got 'cart'"):
         warm_up(["cart"])
+
+
+def test_what_goes_wrong_ahead_is_told(monkeypatch):
+    monkeypatch.setattr(warming, "PROCESSES", 1)
+    told = {name: failure for name, _seconds, failure in warming._fits(["hrt", "no method"], {})}
+    assert told == {"hrt": "", "no method": "KeyError: 'no method'"}
+    program = shutil.which("false")
+    monkeypatch.setattr(warming.sys, "executable", program)
+    monkeypatch.setattr(warming, "compile_all", lambda *_: None)
+    with pytest.raises(RuntimeError, match=r"compiling failed for (hrt|srt): exit code 1; (srt|hrt): exit code 1"):
+        warm_up(["hrt", "srt"], verbose=False)
 
 
 def test_a_fresh_process_fits_from_the_compiled_cache():

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib import import_module
@@ -92,7 +92,7 @@ class _Caller(event.Listener):
     def on_start(self, event: event.Event) -> None:
         if self.method not in _compiled and _is_recorded(self.method, event.data["dispatcher"], event.data["args"]):
             _compiled.add(self.method)
-            _compile(self.method)
+            compile_all([self.method])
 
     def on_end(self, event: event.Event) -> None:
         pass
@@ -114,8 +114,10 @@ def _may_compile() -> bool:
     return most() > 1 and not alone
 
 
-def _compile(method: str) -> None:
-    """Compile the kernels of a method in other processes; what they leave out, the fit compiles."""
+def compile_all(methods: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    """Compile the kernels of some methods of the record in other processes, whose environment has these variables, too;
+    what they leave out, a fit compiles.
+    """
     if not _may_compile():
         return
     package = os.path.abspath(Path(__file__).parents[3])  # not resolved: numba keys its cache to the path as it is
@@ -123,12 +125,13 @@ def _compile(method: str) -> None:
     there = {**os.environ, ALONE: "1"}
     if numba.config.CACHE_DIR:  # type: ignore[attr-defined]
         there["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    there.update(environment or {})
     helpers: list[subprocess.Popen[str]] = []
     threads: list[threading.Thread] = []
     up = threading.Event()
     began = time.monotonic()
     with suppress(OSError, LookupError, ValueError, TypeError), ExitStack() as stack:  # a record that is wrong, ...
-        queue = Queue(method)
+        queue = Queue(methods)
         bar = stack.enter_context(_bar(queue.left))
         for _ in range(min(most(), MOST_PROCESSES)):
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -184,10 +187,11 @@ def serve() -> None:
 
 
 class Queue:
-    """The functions of a method, each offered once those that it calls are compiled; longest way to the end first."""
+    """The functions of methods, each offered once those that it calls are compiled; longest way to the end first."""
 
-    def __init__(self, method: str) -> None:
-        functions, listed = recorded()["functions"], recorded()["methods"][method]
+    def __init__(self, methods: Iterable[str]) -> None:
+        functions, every = recorded()["functions"], recorded()["methods"]
+        listed = list({number: seconds for name in methods for number, seconds in every.get(name, ())}.items())
         self._waiting = {number: {n for n in functions[number][3] if n != number} for number, _seconds in listed}
         for needed in self._waiting.values():
             needed &= self._waiting.keys()

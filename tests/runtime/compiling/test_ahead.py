@@ -39,7 +39,7 @@ def test_every_method_is_in_the_record():
                 method = ahead.recorded_name(make_estimator(name, task, 3, seed=0))
                 numbers = [number for number, _seconds in ahead.recorded()["methods"][method]]
                 assert set(numbers) <= set(range(len(FUNCTIONS)))
-                assert sorted(drained(ahead.Queue(method))) == sorted(set(numbers))
+                assert sorted(drained(ahead.Queue([method]))) == sorted(set(numbers))
 
 
 def drained(queue):
@@ -56,7 +56,7 @@ def test_the_longest_way_to_the_end_comes_first(monkeypatch):
     functions = [["", "a", [], []], ["", "b", [], []], ["", "c", [], [0]], ["", "c", [], [1]]]
     seconds = [[0, 1.0], [1, 2.0], [2, 5.0], [3, 1.0]]
     monkeypatch.setattr(ahead, "recorded", lambda: {"functions": functions, "methods": {"some": seconds}})
-    queue = ahead.Queue("some")
+    queue = ahead.Queue(["some"])
     assert [queue.take(), queue.take()] == [0, 1]  # 0 is short, but 2 waits for it
     queue.done(1)
     assert queue.take() == 3
@@ -156,11 +156,11 @@ def test_processes_that_end_or_hang_are_given_up(tmp_path, monkeypatch, does):
 def test_a_wrong_record_leaves_the_fit_alone(started, monkeypatch):
     circle = {"functions": [["", "a", [], [1]], ["", "b", [], [0]]], "methods": {METHOD: [[0, 1.0], [1, 1.0]]}}
     monkeypatch.setattr(ahead, "recorded", lambda: circle)
-    assert ahead.Queue(METHOD).take() is None
-    ahead._compile(METHOD)
+    assert ahead.Queue([METHOD]).take() is None
+    ahead.compile_all([METHOD])
     assert len(started) == 2
     monkeypatch.setattr(ahead, "recorded", lambda: {"functions": [], "methods": {METHOD: [[7, 1.0]]}})
-    ahead._compile(METHOD)
+    ahead.compile_all([METHOD])
     assert len(started) == 2  # of the first
 
 
