@@ -38,11 +38,6 @@ def _is_proper(tree: Tree) -> bool:
     return not tree.linear_leaves and tree.values.min() >= 0.0 and bool(np.all(abs(tree.values.sum(axis=1) - 1) < 1e-9))
 
 
-def _rows(X: Any) -> Any:
-    """Rows as trees take them."""
-    return sparse.as_rows(X) if sparse.is_given_sparse(X) else np.ascontiguousarray(X, np.float64)
-
-
 def _labels(tree: Tree) -> list[Any] | None:
     """Class labels of a tree."""
     return None if tree.classes is None else tree.classes.tolist()
@@ -260,7 +255,7 @@ class Forest:
         ndarray of shape (n, K)
             Outputs.
         """
-        X = _rows(X)
+        X = sparse.as_table(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
         X = X if self.curves is None else self.curves.transform(X)
@@ -299,7 +294,7 @@ class Forest:
         """
         if len(self.layers) > 1:
             raise ValueError(f"staged is for one layer of trees; this forest has {len(self.layers)}")
-        X = _rows(X)
+        X = sparse.as_table(X)
         X = X if self.curves is None else self.curves.transform(X)
         answer = Tree.outputs if self.classes is None or self.averages_outputs else Tree.predict_proba
         if self.starts is None:

@@ -420,7 +420,7 @@ class Tree:
     # ---- using it -------------------------------------------------------------------------------------------------
 
     def _check(self, X: Any) -> Any:
-        X = sparse.as_rows(X) if sparse.is_given_sparse(X) else np.ascontiguousarray(X, np.float64)
+        X = sparse.as_table(X)
         if X.ndim != 2 or X.shape[1] != self.n_features:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
         return X

@@ -143,7 +143,7 @@ class TreeProblem:
         object.__setattr__(self, "min_leaf", int(min_leaf))
         constraints = tuple(c for c in constraints if not isinstance(c, MinLeaf))
         names = getattr(self.X, "columns", None) if self.feature_names is None else self.feature_names
-        X: Any = sparse.as_rows(self.X) if sparse.is_given_sparse(self.X) else np.ascontiguousarray(self.X, np.float64)
+        X: Any = sparse.as_table(self.X)
         if X.ndim != 2 or min(X.shape) == 0:
             raise ValueError(f"X must be a table with at least one row and one column; got shape {X.shape}")
         y = np.asarray(self.y)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 STEP, FACTOR = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)  # of the codes of rows
 SHIFT = np.uint64(29)
+MOST_COPIED = 1 << 26  # bytes of a table that may only be read
 
 
 def is_given_sparse(X: Any) -> bool:
@@ -24,6 +25,16 @@ def is_given_sparse(X: Any) -> bool:
         kinds = list(getattr(X, "dtypes", ()) if hasattr(X, "columns") else ())
         return bool(kinds) and all(type(kind).__name__ == "SparseDtype" and kind.fill_value == 0 for kind in kinds)
     return hasattr(X, "tocsr") and hasattr(X, "nnz")
+
+
+def as_table(X: Any) -> Any:
+    """A table as kernels take it: `as_rows` of a sparse one; else doubles in the order of rows. What may only be read,
+    as processes of a search get it, is copied where it is small: kernels would be compiled for it anew.
+    """
+    if is_given_sparse(X):
+        return as_rows(X)
+    X = np.ascontiguousarray(X, np.float64)
+    return X if X.flags.writeable or X.nbytes > MOST_COPIED else X.copy()
 
 
 def as_rows(X: Any, name: str = "X") -> csr_array:

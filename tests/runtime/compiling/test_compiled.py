@@ -2,13 +2,15 @@
 
 import logging
 import os
+import sys
 
 import numba
 import numpy as np
 import pytest
 from numba.core import caching
+from numba.core.dispatcher import Dispatcher
 
-from opttree import SmoothTreeProblem
+from opttree import ORTRegressor, SDTRRegressor, SmoothTreeProblem, TAORegressor
 from opttree.kernels.smooth import walk
 from opttree.runtime.compiling.compiled import kernel
 from tests.conftest import regression_problem
@@ -34,6 +36,26 @@ def test_without_a_folder_for_the_cache_each_process_compiles_for_itself(monkeyp
     monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
     with pytest.raises(RuntimeError, match="cannot cache function"):
         kernel()(lambda x: x + 2)
+
+
+def of_tables_to_read():
+    """Versions of kernels for tables that may only be read."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("opttree.kernels.")]
+    found = {value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)}
+    versions = {f"{one.py_func.__qualname__}{kinds}" for one in found for kinds in one.signatures}
+    return {version for version in versions if "readonly array(float64, 2d, C)" in version}
+
+
+@pytest.mark.parametrize("estimator", [TAORegressor(2, splits="axis"), ORTRegressor(2), SDTRRegressor(2)])
+def test_a_table_that_may_only_be_read_needs_no_kernels_of_its_own(estimator):
+    """As joblib gives tables to the processes of a search."""
+    problem = regression_problem(80)
+    X = np.array(problem.X)
+    X.flags.writeable = False
+    before = of_tables_to_read()
+    estimator.set_params(random_state=0).fit(X, problem.y).predict(X)
+    assert of_tables_to_read() <= before
+    assert not X.flags.writeable
 
 
 def test_kernels_of_different_versions_are_an_error_and_no_crash():
