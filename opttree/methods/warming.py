@@ -88,9 +88,8 @@ def warm_up(
         tqdm(total=len(chosen), disable=not verbose, unit="method") as bar,
     ):
         there = {} if prebuilt is None else {**environment(prebuilt), "NUMBA_CACHE_DIR": empty}
-        if kernels or prebuilt is not None:
-            compile_all(recorded, there)
-
+        if (kernels or prebuilt is not None) and compile_all(recorded, there):
+            raise KeyboardInterrupt
         for name, took, failure in _fits(chosen, there):
             seconds[name] = took
             if failure:

@@ -114,12 +114,12 @@ def _may_compile() -> bool:
     return most() > 1 and not alone
 
 
-def compile_all(methods: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+def compile_all(methods: Sequence[str], environment: Mapping[str, str] | None = None) -> bool:
     """Compile the kernels of some methods of the record in other processes, whose environment has these variables, too;
-    what they leave out, a fit compiles.
+    what they leave out, a fit compiles. Returns whether Ctrl-C ended it.
     """
     if not _may_compile():
-        return
+        return False
     package = os.path.abspath(Path(__file__).parents[3])  # not resolved: numba keys its cache to the path as it is
     command = [sys.executable, "-P", "-W", "ignore", "-c", SERVE, package]
     there = {**os.environ, ALONE: "1"}
@@ -128,7 +128,7 @@ def compile_all(methods: Sequence[str], environment: Mapping[str, str] | None = 
     there.update(environment or {})
     helpers: list[subprocess.Popen[str]] = []
     threads: list[threading.Thread] = []
-    up = threading.Event()
+    up, ended = threading.Event(), False
     began = time.monotonic()
     with suppress(OSError, LookupError, ValueError, TypeError), ExitStack() as stack:  # a record that is wrong, ...
         queue = Queue(methods)
@@ -145,11 +145,13 @@ def compile_all(methods: Sequence[str], environment: Mapping[str, str] | None = 
                 waited = time.monotonic() - began
                 if waited > LONGEST or (waited > STARTS_WITHIN and not up.is_set()):
                     break
+            ended = interrupted()
     for helper in helpers:
         helper.kill()
         helper.wait()
     for thread in threads:
         thread.join(1.0)
+    return ended
 
 
 def _bar(kernels: int) -> Any:
