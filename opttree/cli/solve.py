@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from opttree.cli.common import check_place, save_figure
-from opttree.cli.statement import add_options, stated
+from opttree.cli.statement import add_options, of_features, stated
 
 OF_METHODS = ("max_splits", "max_features", "node_limit", "threads", "gap")
 OF_MIP = ("formulation", "max_features", "n_thresholds", "node_limit", "threads", "write")
@@ -197,11 +197,11 @@ def _check_claim(args: argparse.Namespace, X: Any, y: Any, loss: Any) -> None:
         raise ValueError(f"--claim is about all trees of a depth; it does not go with --{name}")
 
 
-def _named(kind: Any, option: str, text: str, names: list[str]) -> Any:
-    """The side constraint of --require or --forbid."""
-    if text not in names:
-        raise ValueError(f"--{option} must name a column, one of {', '.join(names[:8])}; got {text!r}")
-    return kind(names.index(text))
+def _named(kind: Any, option: str, text: str, columns: dict[str, list[int]]) -> Any:
+    """The side constraints of --require or --forbid."""
+    if text not in columns:
+        raise ValueError(f"--{option} must name a column, one of {', '.join(list(columns)[:8])}; got {text!r}")
+    return of_features(kind, text, columns[text])
 
 
 def _write(program: Any, args: argparse.Namespace) -> str:

@@ -96,8 +96,10 @@ def stated(args: argparse.Namespace, depth: int, encoding: Any = None, extra: An
         problem = problem.restated(penalties=())
         if args.cp:
             problem = problem.restated(penalties=(SplitPrice(args.cp * problem.mean_loss(problem.best_constant())),))
-    own = [constraint(text, names, data.X) for text in args.constraint or ()]
-    problem = problem.restated(constraints=(*(one(names) for one in extra), *own))
+    columns_of = features_by_name(names, known)
+    own = [one for text in args.constraint or () for one in constraint(text, columns_of, data.X, known)]
+    asked = [one for these in extra for one in these(columns_of)]
+    problem = problem.restated(constraints=(*asked, *own))
     return Stated(data, encoder, X, names, y, problem, scaling)
 
 
@@ -135,8 +137,20 @@ def _estimator(args: argparse.Namespace, task: str, depth: int) -> Any:
     return ORTRegressor(depth, leaves=args.leaves, loss=args.loss or "squared", cp=args.cp, **common)
 
 
-def constraint(text: str, names: list[str], table: Any) -> Any:
-    """The side constraint that a text states; columns may be named, their costs given by a mapping."""
+def features_by_name(names: list[str], encoding: Any) -> dict[str, list[int]]:
+    """The numbers of the features of each name, and of each column of an encoded table: a column with blanks makes two
+    features of its name, which have the blanks below and above all numbers.
+    """
+    found: dict[str, list[int]] = {}
+    for j, name in enumerate(names):
+        column = name if encoding is None else encoding.columns[encoding.sources[j]].name
+        for one in {name, column}:
+            found.setdefault(one, []).append(j)
+    return found
+
+
+def constraint(text: str, columns: dict[str, list[int]], table: Any, encoding: Any = None) -> tuple[Any, ...]:
+    """The side constraints that a text states; columns may be named, their costs given by a mapping."""
     from opttree.runtime.calls import built
     from opttree.statement import constraints
     from opttree.statement.constraints import Constraint
@@ -145,33 +159,60 @@ def constraint(text: str, names: list[str], table: Any) -> Any:
         name: getattr(constraints, name) for name in constraints.__all__ if name not in ("Constraint", "LeafConstraint")
     }
     try:
-        found = built(text, {name: partial(_made, kind, names, table) for name, kind in kinds.items()}, "constraints")
+        found = built(
+            text, {name: partial(_made, kind, columns, table, encoding) for name, kind in kinds.items()}, "constraints"
+        )
     except ValueError as error:
         raise ValueError(f"--constraint must state a side constraint; got {text!r} ({error})") from error
-    if not isinstance(found, Constraint):
+    if not isinstance(found, tuple) or not all(isinstance(one, Constraint) for one in found):
         raise ValueError(f"--constraint must state a side constraint; got {text!r}")
     return found
 
 
-def _made(kind: Any, names: list[str], table: Any, *values: Any, **options: Any) -> Any:
-    """A side constraint, whose columns are names: a feature, the groups of the rows, or costs of features."""
+def _made(
+    kind: Any, columns: dict[str, list[int]], table: Any, encoding: Any, *values: Any, **options: Any
+) -> tuple[Any, ...]:
+    """Side constraints, whose columns are names: one for each feature, or of groups of rows or costs of features."""
     import numpy as np
 
     given = inspect.signature(kind).bind(*values, **options).arguments
-    if isinstance(feature := given.get("feature"), str):
-        given["feature"] = column(feature, names)
     if isinstance(group := given.get("group"), str):
-        of_rows = table.iloc[:, column(group, list(map(str, table.columns)))]
+        of_rows = table.iloc[:, of_column(group, {str(name): [k] for k, name in enumerate(table.columns)})[0]]
         given["group"] = np.asarray(of_rows if of_rows.dtype.kind in "iufb" else of_rows.astype(str))
     if isinstance(costs := given.get("costs"), dict):
-        given["costs"] = np.zeros(len(names))
+        given["costs"] = {}
         for name, cost in costs.items():
-            given["costs"][column(name, names)] = cost
-    return kind(**given)
+            found = of_column(name, columns) if isinstance(name, str) else [name]
+            dear = isinstance(cost, (int, float)) and cost > given.get("budget", 0.0) and not given.get("mean")
+            if len(found) > 1 and not dear:
+                raise ValueError(_several(name, found, "each of which would be charged"))
+            given["costs"].update(dict.fromkeys(found, cost))
+    if not isinstance(feature := given.get("feature"), str):
+        return (kind(**given),)
+    found = of_column(feature, columns)
+    if (
+        kind.__name__ == "Monotone"
+        and encoding is not None
+        and encoding.columns[encoding.sources[found[0]]].is_category
+    ):
+        raise ValueError(f"Monotone must be of a column of numbers; {feature!r} holds categories")
+    return of_features(kind, feature, found, **{name: value for name, value in given.items() if name != "feature"})
 
 
-def column(name: str, names: list[str]) -> int:
-    """The number of a column."""
-    if name not in names:
-        raise ValueError(f"a column must be one of {', '.join(names[:8])}; got {name!r}")
-    return names.index(name)
+def of_features(kind: Any, name: str, features: list[int], **options: Any) -> tuple[Any, ...]:
+    """The side constraint on each feature of a column."""
+    if kind.__name__ == "RequireSplit" and len(features) > 1:
+        raise ValueError(_several(name, features, "and RequireSplit is for one of them"))
+    return tuple(kind(feature=feature, **options) for feature in features)
+
+
+def _several(name: str, features: list[int], why: str) -> str:
+    numbers = f"{', '.join(map(str, features[:-1]))} and {features[-1]}"
+    return f"column {name!r} makes the features {numbers}, {why}: give the number of a feature"
+
+
+def of_column(name: str, columns: dict[str, list[int]]) -> list[int]:
+    """The numbers of the features of a column."""
+    if name not in columns:
+        raise ValueError(f"a column must be one of {', '.join(list(columns)[:8])}; got {name!r}")
+    return columns[name]

@@ -22,6 +22,14 @@ DISAGREE = 1e-5  # relative, of a bound that is wrong and not rounded
 WHOLE = 1e-5  # errors of rows of equal weight are whole numbers, to this
 
 
+def rounded(objective: float, leaf: float) -> float:
+    """What rounding may leave of a loss of 0, where one leaf has the objective ``leaf``: of an objective that is hardly
+    more it is no part of a proof.
+    """
+    left = NOTHING * leaf
+    return left if left <= LOST * abs(objective) or abs(objective) <= LOST * left else 0.0
+
+
 class Incumbent:
     """A run's best tree and bound; ``gap`` is the relative gap that counts as proved."""
 
@@ -43,7 +51,7 @@ class Incumbent:
         """Whether a gap is left."""
         if math.isinf(self.objective):
             return not self.infeasible
-        within = self.gap * abs(self.objective) + NOTHING * self.leaf
+        within = self.gap * abs(self.objective) + rounded(self.objective, self.leaf)
         if self.slack <= LOST * abs(self.objective):
             within += 2.0 * self.slack
         return self.objective - self.bound > within

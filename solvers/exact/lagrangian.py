@@ -22,6 +22,7 @@ from opttree.statement.constraints.base import EXACT
 from opttree.statement.joint_leaves import NoAnswersError
 from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.driver import solve
+from solvers.core.incumbent import rounded
 from solvers.core.result import SolverError, Termination, Verdict
 from solvers.exact.branch_and_bound import BranchAndBound
 from solvers.exact.joined import joined
@@ -260,7 +261,8 @@ class _Run:
         """Whether a gap is left."""
         if math.isinf(self.objective):
             return math.isfinite(self.bound)
-        return self.objective - self.bound > max(self.options.gap, CLOSE) * abs(self.objective) + 1e-12 * self.leaf
+        within = max(self.options.gap, CLOSE) * abs(self.objective) + rounded(self.objective, self.leaf)
+        return self.objective - self.bound > within
 
     @property
     def can_enumerate(self) -> bool:

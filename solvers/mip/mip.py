@@ -234,7 +234,7 @@ class MIP(Solver):
             elif auto:
                 if self.covers(problem) and is_relaxable(problem):
                     yield from search.relax(rng)
-                    if search.is_proved():
+                    if search.is_proved() and not search.is_lost():
                         return Verdict(Termination.OPTIMAL, search.detail())
                 levels = 3 if self.n_thresholds == "all" else 0  # optimal subtrees are of all thresholds
                 local = LocalSearch(exact_levels=levels)
@@ -379,12 +379,16 @@ class _Search:
     def begin(
         self, init: Solver, start: Tree | None, rng: Rng, most: float = np.inf
     ) -> Generator[Step | None, Any, None]:
-        """Take the trees of another solver, moved to the candidates, until it has paused ``most`` times."""
-        pauses = 0
-        with closing(init.steps(self.problem, start, rng)) as trees:
+        """Take the trees of another solver, moved to the candidates, until it has paused ``most`` times. One that does
+        not know the side constraints goes without them, and those of its trees are taken that satisfy them.
+        """
+        pauses, problem = 0, self.problem
+        if init.refusal(problem) is not None:
+            problem = problem.restated(constraints=())
+        with closing(init.steps(problem, start, rng)) as trees:
             for step in self._in_time(trees):
                 pauses += step is None
-                if step is not None and self.take(self.stated.snap(as_tree(step.tree, "start"))):
+                if step is not None and self.take_snapped(as_tree(step.tree, "start")):
                     yield self.step("start")
                 else:
                     yield None
@@ -407,6 +411,11 @@ class _Search:
         return (
             self.tree is not None and self.objective - self.bound <= self.gap * abs(self.objective) + 2.0 * self.slack
         )
+
+    def is_lost(self) -> bool:
+        """Whether the optimizer's tolerances are so large beside the incumbent that with them nothing is proved."""
+        open_without = self.objective - self.bound > self.gap * abs(self.objective)
+        return open_without and 2.0 * self.slack > LOST * abs(self.objective) > self.rounded
 
     def detail(self) -> str:
         """Addition to the message: candidate splits, tolerance, and whether model and tree agree."""
@@ -452,7 +461,7 @@ class _Search:
             if status == "Infeasible" and self.tree is None:
                 return Verdict(Termination.INFEASIBLE, self.detail())
             if self.is_proved():
-                if self.by_rows and 2.0 * self.slack > LOST * abs(self.objective) > self.rounded:
+                if self.is_lost():
                     words = " Costs this far below that of one leaf are lost in the optimizer's tolerances."
                     return Verdict(Termination.STALLED, self.detail() + words)
                 return Verdict(Termination.OPTIMAL, self.detail())

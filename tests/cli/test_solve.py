@@ -183,6 +183,33 @@ def test_any_solver_loss_and_side_constraint(tmp_path, csv, capsys):
     assert "u <=" not in capsys.readouterr().out
 
 
+def test_constraints_are_of_all_features_of_a_column(tmp_path, capsys):
+    """A column with blanks makes two features of its name, a text column another name."""
+    rng = np.random.default_rng(0)
+    n = 120
+    test, age = np.where(rng.random(n) < 0.4, np.nan, rng.integers(1, 4, n)), rng.integers(20, 60, n)
+    city = rng.choice(["Bonn", "Ulm", "Kiel"], n)
+    y = 40.0 * np.isnan(test) + 10.0 * (city == "Ulm") + 0.01 * age
+    pd.DataFrame({"test": test, "age": age, "city": city, "y": y}).to_csv(tmp_path / "f.csv", index=False)
+    command = ["solve", str(tmp_path / "f.csv"), "--target", "y", "--depth", "1", "--out", str(tmp_path / "out")]
+    for options, split in (
+        ([], "test missing"),
+        (["--forbid", "test"], "city in"),
+        (["--constraint", "FeatureCost({'test': 9}, 0)"], "city in"),
+        (["--forbid", "test", "--constraint", "ForbidSplit('city')"], "age <="),
+        (["--constraint", "Monotone('test')", "--require", "city"], "city in"),
+    ):
+        assert main([*command, *options]) == 0
+        assert f"if {split}" in capsys.readouterr().out
+    for options, words in (
+        (["--require", "test"], "makes the features 0 and 1, and RequireSplit is for one of them"),
+        (["--constraint", "PathCost({'test': 1}, 3)"], "each of which would be charged"),
+        (["--constraint", "Monotone('city')"], "Monotone must be of a column of numbers; 'city' holds categories"),
+    ):
+        assert main([*command, *options]) == 2
+        assert words in capsys.readouterr().err
+
+
 def test_certify_says_how_far_a_saved_tree_is_from_the_best(tmp_path, csv, capsys):
     saved, told = tmp_path / "tree.json", tmp_path / "told.json"
     table = [str(csv / "number.csv"), "--target", "y"]

@@ -6,7 +6,8 @@ import pytest
 from experiments.benchmarks import bounds
 from opttree import OCTClassifier, TAOClassifier, TAORegressor, TreeProblem
 from opttree.model.convert import as_tree
-from solvers import MIP, TAO, BranchAndBound, LocalSearch, certify, solve
+from opttree.statement.constraints import Monotone, RequireSplit, SameLeaf
+from solvers import MIP, TAO, BranchAndBound, LocalSearch, MonotoneDP, Termination, certify, solve
 
 SECONDS = 1.0  # of each run: bounds hold at any time
 
@@ -69,3 +70,36 @@ def test_raw_trees_route_rows_as_scaled_ones():
             pairs = set(zip(stated.leaves_of(scaled).tolist(), model.tree_.apply(X).tolist(), strict=True))
             assert len(pairs) == scaled.n_leaves if scaled.n_leaves == model.tree_.n_leaves else len(pairs) <= n
             assert len({a for a, _b in pairs}) == len({b for _a, b in pairs}) == len(pairs)
+
+
+def beside_an_outlier(seed, n, p, levels, outlier):
+    """A table of one row far from all others, whose costs are lost in the tolerances of its objective."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, levels, size=(n, p)).astype(float)
+    y = -X[:, 0] + (X[:, 1] - 1.5) * 2.0 + rng.normal(size=n) * 0.3
+    X[0], y[0] = 9.0, outlier
+    return X, y
+
+
+@pytest.mark.parametrize("outlier", [1e4, 1e5, 1e6])
+@pytest.mark.parametrize("constraint", [RequireSplit(1), SameLeaf(1, 2), Monotone(0), None])
+def test_nothing_is_proved_that_tolerances_may_hide(constraint, outlier):
+    """MIP and MonotoneDP ended OPTIMAL with gaps of up to 100 %, beside a better tree of branch and bound."""
+    X, y = beside_an_outlier(3, 12, 2, 3, outlier)
+    stated = TreeProblem(X, y, depth=2, splits="axis", constraints=constraint or ())
+    solvers = [BranchAndBound(), MIP(threads=1), MIP(threads=1, init=None), MIP("flow", threads=1), MonotoneDP()]
+    results = [solve(stated, s, random_state=0, time_limit=20) for s in solvers if s.refusal(stated) is None]
+    best = min(results, key=lambda result: result.objective)
+    worst = max(results, key=lambda result: result.objective)
+    for result in (*results, certify(stated, worst, time_limit=20)):
+        assert result.bound <= best.objective * (1.0 + 1e-9)
+        if result.termination is Termination.OPTIMAL:
+            assert result.objective <= best.objective * 1.001
+            assert result.gap <= 1.2e-3  # tolerances of up to a thousandth of the objective may be in a proof
+
+
+def test_one_heavy_row_does_not_hide_the_others():
+    X, y = np.array([[0.2, 0.6], [0.1, 2.2], [-0.7, 0.1], [0.1, 0.8]]), [2000.0, 1000.0, 1000.0, 1000.0]
+    stated = TreeProblem(X, y, 1, "axis", sample_weight=[1.0, 1.0, 1e6, 2.0], constraints=SameLeaf(1, 0))
+    result = solve(stated, MIP("flow", threads=1))
+    assert result.termination is Termination.STALLED or result.objective < 0.75

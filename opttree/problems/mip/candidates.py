@@ -108,7 +108,9 @@ class Candidates:
         )
 
     def nearest(self, tree: Tree, X: Floats) -> Tree:
-        """``tree`` with each split replaced by the candidate that routes the fewest of its rows differently."""
+        """``tree`` with each split replaced by the candidate that routes the fewest of its rows differently, and of
+        several by one on the same feature, or the most parallel.
+        """
         A, b = tree.A.copy(), tree.b.copy()
         inside = np.zeros((tree.n_nodes, len(X)), bool)
         inside[0] = True
@@ -118,7 +120,9 @@ class Candidates:
             if 0 < on_left.sum() < rows.size and len(self):
                 here, left = states.pack_rows(rows, len(X)), states.pack_rows(rows[on_left], len(X))
                 wrong = states.differences(self.words, here, left)
-                best = int(np.minimum(wrong, rows.size - wrong).argmin())
+                wrongs = np.minimum(wrong, rows.size - wrong)
+                equal = np.flatnonzero(wrongs == wrongs.min())
+                best = int(equal[np.abs(self.A[equal] @ A[t]).argmax()])
                 mirrored = 2 * wrong[best] > rows.size
                 sign = -1.0 if mirrored else 1.0
                 A[t], b[t] = sign * self.A[best], sign * self.b[best]

@@ -11,8 +11,21 @@ from packaging.version import parse
 
 from opttree import L1, L2, MIPTreeProblem, ORTRegressor, SplitPrice, TreeProblem, datasets
 from opttree.problems.mip.candidates import dichotomies
-from opttree.statement.constraints import MaxDifference, RequireSplit
-from solvers import MIP, TAO, BranchAndBound, CartInit, Chain, Lagrangian, LocalSearch, Termination, certify, solve
+from opttree.statement.constraints import FeatureCost, ForbidSplit, MaxDifference, MaxShare, PathCost, RequireSplit
+from solvers import (
+    MIP,
+    TAO,
+    BranchAndBound,
+    CartInit,
+    Chain,
+    ColumnGeneration,
+    Lagrangian,
+    LocalSearch,
+    MonotoneDP,
+    Termination,
+    certify,
+    solve,
+)
 from solvers.mip import highs
 from tests.conftest import regression_problem, thinned
 from tests.exact import instances, leaf_loss, optimum
@@ -438,3 +451,31 @@ def test_sets_of_rows_that_do_not_fit_are_refused_and_few_values_are_not():
     assert "take 10 GB on 200,000 rows" in str(MIP().refusal(TreeProblem(X, y, 2, "axis", loss="zero_one")))
     assert MIP().refusal(TreeProblem(X.round(1), y, 2, "axis", loss="zero_one")) is None
     assert MIP(n_thresholds=10).refusal(TreeProblem(X, y, 2, "axis", loss="zero_one")) is None
+
+
+@pytest.mark.parametrize(
+    "constraint", [ForbidSplit(0), RequireSplit(3), FeatureCost([5, 5, 1, 1], 4), PathCost([5, 5, 1, 1], 4)]
+)
+def test_a_start_keeps_its_features(constraint):
+    """Another feature that parts the rows alike was taken for its own, and was forbidden."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=(60, 2))
+    y = np.sign(a[:, 0]) * a[:, 1] + 0.3 * rng.normal(size=60)
+    X = np.column_stack([a, np.exp(a)])
+    cart = solve(TreeProblem(X, y, 3, "axis", constraints=[ForbidSplit(0), ForbidSplit(1)]), MIP(node_limit=1)).tree
+    stated = TreeProblem(X, y, 3, "axis", constraints=constraint)
+    assert stated.violation(cart) is None
+    solvers = (MIP(threads=1, init=None), ColumnGeneration(), MonotoneDP())
+    for solver in (one for one in solvers if one.refusal(stated) is None):
+        result = solve(stated, solver, start=cart, time_limit=0.5)
+        assert result.objective <= stated.objective(cart)
+
+
+def test_another_solver_may_give_trees_that_break_the_constraints():
+    X = [[1, 1], [2, 2], [0, 0], [2, 2], [0, 0], [2, 1], [0, 2], [0, 1]]
+    y = [1, 1, 0, 0, 1, 1, 1, 1]
+    stated = TreeProblem(X, y, 1, "axis", loss="zero_one", constraints=[MaxShare(0, 0.6), MaxShare(1, 0.6)])
+    for init in (CartInit(), LocalSearch()):
+        result = solve(stated, MIP("flow", threads=1, init=init))
+        assert result.termination is Termination.OPTIMAL
+        assert stated.violation(result.tree) is None
