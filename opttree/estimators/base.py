@@ -194,8 +194,8 @@ class TreeEstimator(Options, BaseEstimator):
         chunk_rows : int, default 65536
             Largest number of rows in a chunk.
         checkpoint : path or None, default None
-            A file that is written after each pass, and from which a later call goes on; of trees of TAO. It is read by
-            `pickle`: open only files of your own.
+            A file that is written after each pass, and from which a later call goes on; of trees of TAO. It holds the
+            sample, and is read by `pickle`: open only files of your own.
 
         Returns
         -------

@@ -19,6 +19,7 @@ from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement.constraints import MaxSplits
 from opttree.tables.encoder import as_array
+from opttree.wide.sparse import is_given_sparse
 
 DEEPEST = 6  # of a tree that is searched
 
@@ -50,6 +51,8 @@ def _unit(options: Estimator, Y: Floats, weight: Floats) -> tuple[Floats, Floats
 
 def _numbers(X: Any) -> Floats:
     """The features as numbers (n, p); ValueError for others."""
+    if is_given_sparse(X):
+        raise ValueError("X must be a dense table of numbers; got a sparse one")
     try:
         table = np.asarray(as_array(X), np.float64)
     except (TypeError, ValueError) as error:

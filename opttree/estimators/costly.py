@@ -19,6 +19,7 @@ from opttree.estimators.steps.rows import plain_labels
 from opttree.model.tree import replace
 from opttree.runtime.options import option
 from opttree.runtime.words import shown
+from opttree.tables.checks import plain_target
 from opttree.tables.numbers import check_numbers
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.weights import check_weight
@@ -203,7 +204,7 @@ def _costs(
     y: ArrayLike, matrix: Any, costs: ArrayLike | None, classes: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], Floats]:
     """The sorted labels, and what each costs for each row (n, K); ValueError for others than ``classes``."""
-    target = plain_labels(column_or_1d(y, warn=True))
+    target = plain_labels(column_or_1d(plain_target(y), warn=True))
     check_classification_targets(target)
     labels, code = np.unique(target, return_inverse=True)
     if classes is not None:
@@ -233,24 +234,30 @@ def _costs(
 
 def _columns_by_label(costs: Any, labels: NDArray[Any]) -> Any:
     """A table whose columns are named by the labels, in the order of these; one with other names as it is."""
-    names = list(getattr(costs, "columns", []))
-    if not _named("costs", names, labels):
-        return costs
-    return np.asarray(costs)[:, [names.index(label) for label in labels.tolist()]]
+    places = _places("costs", getattr(costs, "columns", ()), labels)
+    return costs if places is None else np.asarray(costs)[:, places]
 
 
-def _named(name: str, names: list[Any], labels: NDArray[Any]) -> bool:
-    """Whether columns are named by the labels, and not otherwise; ValueError where some are."""
-    named = [label in names for label in labels.tolist()]
-    if any(named) and not all(named) and names != list(range(len(names))):
-        raise ValueError(f"{name} must have a column named by each label, {shown(labels.tolist())}; got {shown(names)}")
-    return all(named)
+def _places(name: str, names: Any, labels: NDArray[Any]) -> list[int] | None:
+    """The numbers of the columns of a table that are named by the labels, as these or as text, in the order of the
+    labels; None: they have other names. ValueError where some are so named.
+    """
+    known, wanted = [str(one) for one in names], [str(label) for label in labels.tolist()]
+    named = [one in known for one in wanted]
+    if any(named) and not all(named) and known != [str(k) for k in range(len(known))]:
+        told = shown(labels.tolist())
+        raise ValueError(f"{name} must have a column named by each label, {told}; got {shown(list(names))}")
+    return [known.index(one) for one in wanted] if named and all(named) else None
 
 
 def _by_label(matrix: Any, labels: NDArray[Any]) -> Any:
     """A matrix whose rows and columns are named by labels, in the order of these; one with other names as it is."""
-    if not hasattr(matrix, "loc") or not _named("cost_matrix", list(matrix.columns), labels):
+    places = _places("cost_matrix", getattr(matrix, "columns", ()), labels)
+    if places is None:
         return matrix
-    if missing := [label for label in labels.tolist() if label not in matrix.index]:
+    rows = [str(one) for one in getattr(matrix, "index", ())]
+    if not rows and places == list(range(len(labels))):
+        return matrix
+    if missing := [label for label in labels.tolist() if str(label) not in rows]:
         raise ValueError(f"cost_matrix must have a row named by each label; got none for {missing[0]!r}")
-    return matrix.loc[labels, labels]
+    return np.asarray(matrix)[[rows.index(str(label)) for label in labels.tolist()]][:, places]

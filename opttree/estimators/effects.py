@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from opttree.estimators.proved import ProvedTree, priced, solver_of
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
-from opttree.estimators.scores import as_numbers, check_shapes, residuals
+from opttree.estimators.scores import as_numbers, check_shapes, numbers_of, residuals, unmasked
 from opttree.estimators.steps.price import plain, solve_priced
 from opttree.estimators.steps.units import raw_tree, with_training
 from opttree.estimators.tasks import check_coverage
@@ -24,6 +24,7 @@ from opttree.tables.checks import as_given
 from opttree.tables.encoding import is_table, rows_of
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.weights import check_weight
+from opttree.wide.sparse import is_given_sparse
 
 LEAST_FIT = 20  # rows of a fit
 LEAST_ROWS = 5  # that estimate the effect of a leaf
@@ -61,9 +62,11 @@ class CausalTree(RegressorMixin, ProvedTree):
     where time suffices for it, or else with a gap.
 
     The R-loss: outcomes less what the features let expect, over treatments less their probabilities, with the squares
-    of the latter as weights; both expectations are made by models of the other folds. Half of the rows find the tree,
-    the others the effects of its leaves, so that these and their intervals are honest. How many splits are worth their
-    while is decided on rows held out of the first half, see ``split_price``.
+    of the latter as weights; both expectations are made by models of the other folds. The effect of a leaf is thus the
+    mean over its rows weighted by e (1 - e), e the probability of the second treatment: the plain mean where e, as in
+    an experiment, or the effect is the same for all of them. Half of the rows find the tree, the others the effects of
+    its leaves, so that these and their intervals are honest. How many splits are worth their while is decided on rows
+    held out of the first half, see ``split_price``.
 
     Attributes
     ----------
@@ -168,15 +171,20 @@ class CausalTree(RegressorMixin, ProvedTree):
             For bad input or options, in one sentence.
         """
         self.check_options()
+        if is_given_sparse(X):
+            raise ValueError("X must be dense for CausalTree; got a sparse table")
         table = as_given(X) if is_table(X) else np.asarray(as_given(X))
-        treatment, outcome = np.asarray(treatment), np.asarray(outcome)
+        treatment, outcome = np.asarray(unmasked("treatment", treatment)), numbers_of("outcome", outcome)
         check_shapes(table, treatment, outcome)
         given = check_sample_weight(sample_weight, outcome)
         check_weight(given)
         rng, used = check_random_state(self.random_state), given > 0.0
         if np.count_nonzero(used) < LEAST_FIT:
             raise ValueError(f"X must have {LEAST_FIT} rows of positive weight or more; got {np.count_nonzero(used)}")
-        if propensity is not None and np.ndim(propensity) == 1 and len(np.asarray(propensity)) == used.size:
+        if propensity is not None and np.ndim(propensity) == 1:
+            if len(np.asarray(propensity)) != used.size:
+                n = len(np.asarray(propensity))
+                raise ValueError(f"propensity must have an entry for each row, {used.size}; got {n}")
             propensity = np.asarray(propensity)[used]
         parts = self._residuals(
             rows_of(table, np.flatnonzero(used)),
@@ -212,7 +220,7 @@ class CausalTree(RegressorMixin, ProvedTree):
         return y, t, np.unique(np.asarray(treatment))
 
     def predict(self, X: Any) -> Floats:
-        """Effect of the second treatment on each row, compared with the first.
+        """Effect of the leaf of each row: of the second treatment, compared with the first.
 
         Parameters
         ----------
@@ -229,14 +237,14 @@ class CausalTree(RegressorMixin, ProvedTree):
         return effects
 
     def effect_interval(self, X: Any, coverage: float = 0.95) -> Floats:
-        """Confidence interval of the mean effect in the leaf of each row.
+        """Confidence interval of the effect of the leaf of each row: the mean effect in it, weighted as above.
 
         Parameters
         ----------
         X : array-like or table of shape (n, p)
             Rows.
         coverage : float, default 0.95
-            Probability that the interval has the mean effect of the leaf, for many estimating rows, of an honest tree.
+            Probability that the interval has the effect of the leaf, for many estimating rows, of an honest tree.
 
         Returns
         -------

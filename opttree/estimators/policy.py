@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from opttree.estimators.proved import ProvedTree, priced, solver_of, unscaled
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
-from opttree.estimators.scores import as_numbers, check_shapes, scores
+from opttree.estimators.scores import as_numbers, check_shapes, numbers_of, scores, unmasked
 from opttree.estimators.steps.model import single_tree
 from opttree.estimators.steps.price import plain, solve_priced
 from opttree.model.tree import replace
@@ -246,7 +246,7 @@ class DRPolicyTree(PolicyTree):
         W : array-like of shape (n, q), optional
             Further features for the scores.
         sample_weight : array-like of shape (n,), optional
-            Weights >= 0 of the rows, of the tree.
+            Weights >= 0 of the rows, of the tree. Rows of weight 0 are as absent, and their scores 0.
 
         Returns
         -------
@@ -256,20 +256,25 @@ class DRPolicyTree(PolicyTree):
         tables = {"X": X} if W is None else {"X": X, "W": W}
         for name, given in tables.items():
             check_shapes(given, np.asarray(T), np.asarray(Y), name)
-        table = np.column_stack([as_numbers(given, Y) for given in tables.values()])
-        check_weight(check_sample_weight(sample_weight, np.asarray(Y)))
+        treatment, outcome = np.asarray(unmasked("T", T)), numbers_of("Y", Y)
+        table = np.column_stack([as_numbers(given, outcome) for given in tables.values()])
+        weight = check_sample_weight(sample_weight, outcome)
+        check_weight(weight)
+        used = weight > 0.0
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        found = scores(
-            table,
-            T,
-            Y,
+        of_used = scores(
+            table[used],
+            treatment[used],
+            outcome[used],
             method=self.method,
             cv=self.folds,
             outcome_model=self.outcome_model,
             propensity_model=self.propensity_model,
             random_state=seed,
         )
-        self._scored = found, np.unique(np.asarray(T))
+        found = np.zeros((used.size, of_used.shape[1]))
+        found[used] = of_used
+        self._scored = found, np.unique(treatment[used])
         return super().fit(X, found, sample_weight)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -291,10 +296,7 @@ class DRPolicyTree(PolicyTree):
 
 def checked_rewards(rewards: ArrayLike, n_actions: int | None = None) -> Floats:
     """Rewards (n, K) as numbers; ValueError for others."""
-    try:
-        table = np.asarray(rewards, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"rewards must be numbers; got {error}") from error
+    table = numbers_of("rewards", rewards)
     if table.ndim != 2 or table.shape[1] < 2 or n_actions not in (None, table.shape[1]):
         rule = "two or more actions" if n_actions is None else f"the {n_actions} actions of the training"
         raise ValueError(f"rewards must be a table (n, K) with a column for each of {rule}; got shape {table.shape}")

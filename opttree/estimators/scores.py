@@ -6,6 +6,7 @@ import warnings
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
@@ -51,7 +52,7 @@ def scores(
         Outcomes; higher is better.
     propensity : array-like of shape (n, K) or (K,), or None, default None
         Probabilities of the treatments where they are known, as in an experiment, which add up to 1; None: they are
-        estimated.
+        estimated, and an estimate below .001 counts as .001.
     method : {"dr", "ipw", "dm"}, default "dr"
         The scores.
     cv : int, default 5
@@ -114,7 +115,8 @@ def scores(
         return expected
     rows = np.arange(n)
     found = expected.copy()
-    found[rows, code] += (y - expected[rows, code]) / np.maximum(chance[rows, code], LEAST_PROPENSITY)
+    taken = chance[rows, code] if e is not None else np.maximum(chance[rows, code], LEAST_PROPENSITY)
+    found[rows, code] += (y - expected[rows, code]) / taken
     return found
 
 
@@ -190,7 +192,7 @@ def residuals(
         raise ValueError(f"treatment must have two labels; got {labels.size}")
     e = np.zeros(len(y))
     if propensity is not None:
-        second = _numbers("propensity", propensity)
+        second = numbers_of("propensity", propensity)
         if second.shape not in ((), y.shape):
             raise ValueError(f"propensity must be a number, or one for each row; got shape {second.shape}")
         if not np.all((second > 0.0) & (second < 1.0)):
@@ -214,7 +216,7 @@ def as_numbers(X: Any, outcome: Any) -> Floats:
         return np.asarray(as_array(X), np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableWarning)  # the fit of the tree says it
-        numbers: Floats = TableEncoder().fit_transform(X, _numbers("outcome", outcome))
+        numbers: Floats = TableEncoder().fit_transform(X, numbers_of("outcome", outcome))
     return numbers
 
 
@@ -231,8 +233,8 @@ def _checked(
     X: ArrayLike, treatment: ArrayLike, outcome: ArrayLike, cv: int
 ) -> tuple[Floats, Floats, NDArray[Any], NDArray[np.intp]]:
     """Features, outcomes, sorted labels of treatments, and their numbers; ValueError for what is none."""
-    table, y, given = _numbers("X", X), _numbers("outcome", outcome), np.asarray(treatment)
-    if given.dtype.kind in "fO" and any(label is None or label != label for label in given.ravel().tolist()):
+    table, y, given = numbers_of("X", X), numbers_of("outcome", outcome), np.asarray(unmasked("treatment", treatment))
+    if given.dtype.kind in "fOmM" and pd.isna(given).any():
         raise ValueError("treatment must have no missing values; got some")
     try:
         labels, code = np.unique(given, return_inverse=True)
@@ -261,8 +263,18 @@ def check_shapes(table: Any, treatment: NDArray[Any], outcome: NDArray[Any], nam
         raise ValueError(f"{name} must be (n, p), treatment and outcome (n,); got shapes {shapes}")
 
 
-def _numbers(name: str, values: Any) -> Floats:
-    """An argument as numbers; ValueError for others."""
+def unmasked(name: str, values: Any) -> Any:
+    """An argument; ValueError for a masked array some of whose entries are masked."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} must have no missing values; got {int(np.ma.count_masked(values))} masked")
+    return values
+
+
+def numbers_of(name: str, values: Any) -> Floats:
+    """An argument as numbers; ValueError for others, dates, imaginary parts and masked entries among them."""
+    kind = getattr(getattr(unmasked(name, values), "dtype", None), "kind", "")
+    if kind in ("c", "m", "M"):
+        raise ValueError(f"{name} must hold real numbers; got {'complex ones' if kind == 'c' else 'dates or times'}")
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -271,7 +283,7 @@ def _numbers(name: str, values: Any) -> Floats:
 
 def _known(propensity: ArrayLike, n: int, n_treatments: int) -> Floats:
     """Known probabilities (n, K); ValueError for others."""
-    e = _numbers("propensity", propensity)
+    e = numbers_of("propensity", propensity)
     if e.shape not in ((n_treatments,), (n, n_treatments)):
         raise ValueError(f"propensity must have shape ({n}, {n_treatments}) or ({n_treatments},); got {e.shape}")
     if not np.all((e > 0.0) & (e <= 1.0)):

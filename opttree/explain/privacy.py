@@ -99,7 +99,8 @@ class PrivacyReport:
 def privacy_report(model: Any, X: Any = None, y: Any = None) -> PrivacyReport:
     """What a model, and any file that `save` writes or export of it, says about rows of its training table.
 
-    A pickle of an estimator may say more: those of survival trees and forests hold training times.
+    A pickle of an estimator may say more: those of survival trees and forests hold training times, those of estimators
+    that learn by ``partial_fit`` the rows of the first part, and by ``fit_chunks``, as its checkpoints, the sample.
 
     Parameters
     ----------

@@ -182,5 +182,7 @@ def _linear(kind: Any, task: str) -> Any:
     from sklearn.preprocessing import StandardScaler
 
     strengths = [10.0**k for k in range(-3, 5)]
-    model = kind(strengths) if task == "regression" else kind(Cs=strengths[:6], max_iter=500)
-    return make_pipeline(StandardScaler(), model)
+    if task == "regression":
+        return make_pipeline(StandardScaler(), kind(strengths))
+    said: dict[str, Any] = {"l1_ratios": (0.0,), "use_legacy_attributes": False, "scoring": "accuracy"}  # its defaults
+    return make_pipeline(StandardScaler(), kind(Cs=strengths[:6], max_iter=500, **said))

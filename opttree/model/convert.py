@@ -55,6 +55,8 @@ def _found(model: Any, name: str) -> Model:
     inside = getattr(model, "tree", None)
     if isinstance(inside, (Tree, Forest)):
         return inside
+    if inside is None and hasattr(model, "termination"):
+        raise ValueError(f"{name} must hold a tree; got the result of a run without one: {model.message}")
     forest = getattr(model, "forest_", None)
     if isinstance(forest, Forest) and len(forest.trees) > 1:
         return forest

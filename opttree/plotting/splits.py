@@ -15,6 +15,7 @@ from opttree.model.convert import encoding_of, scores_of
 from opttree.plotting.tree_picture import literal
 from opttree.plotting.trees import tree_of
 from opttree.tables.encoding import is_table
+from opttree.tables.numbers import check_numbers
 
 
 def plot_partition(
@@ -72,7 +73,7 @@ def plot_partition(
     >>> plt.close("all")
     """
     tree, names = tree_of(model, feature_names)
-    encoding, scores = encoding_of(model, tree), scores_of(model)
+    encoding, scores, is_class = encoding_of(model, tree), scores_of(model), tree.classes is not None
     X = encoding.transform(X) if encoding is not None and is_table(X) else np.asarray(X, np.float64)
     if tree.n_features < 2:
         raise ValueError(f"plot_partition needs a tree of two features or more; this one has {tree.n_features}")
@@ -83,11 +84,24 @@ def plot_partition(
     for f in features:
         if isinstance(f, str) and f not in names:
             raise ValueError(f"features must be names of the model's features, {', '.join(names)}; got {f!r}")
+    if len(features) != 2:
+        raise ValueError(f"features must be two columns; got {features!r}")
     i, j = (names.index(f) if isinstance(f, str) else f for f in features)
     if i == j or not all(0 <= f < tree.n_features for f in (i, j)):
         raise ValueError(f"features must be two different columns of 0..{tree.n_features - 1}; got {features}")
     if tree.classes is None and tree.n_outputs > 1:
         raise ValueError(f"plot_partition needs a tree with one output or classes; this one has {tree.n_outputs}")
+    if X.ndim != 2 or X.shape[1] != tree.n_features or not len(X):
+        raise ValueError(f"X must have rows of {tree.n_features} columns; got shape {X.shape}")
+    check_numbers("X", X)
+    if resolution < 2:
+        raise ValueError(f"resolution must be >= 2; got {resolution!r}")
+    if y is not None:
+        y = np.asarray(y)
+        if y.shape != (len(X),):
+            raise ValueError(f"y must have an entry for each row, {len(X)}; got shape {y.shape}")
+        if is_class and not (known := np.isin(y, tree.classes)).all():  # type: ignore[arg-type]
+            raise ValueError(f"y must hold labels of the training; got {y[~known].tolist()[0]!r}")
     if ax is None:
         _, ax = plt.subplots(figsize=(5.6, 4.4), layout="constrained")
     sides = []
@@ -99,7 +113,6 @@ def plot_partition(
     points = np.tile(np.median(X, axis=0), (grid_i.size, 1))
     points[:, i], points[:, j] = grid_i.ravel(), grid_j.ravel()
     points = points if scores is None else scores.transform(points)
-    is_class = tree.classes is not None
     value = np.argmax(tree.outputs(points), axis=1) if is_class else tree.predict(points)
     value = value.reshape(grid_i.shape).astype(float)
     leaf = tree.apply(points).reshape(grid_i.shape)
@@ -193,6 +206,7 @@ def plot_split_evolution(
     best = min(judged, key=lambda step: step.info["validation"]).phase
     trees = [(step.info["epoch"], step.tree.canonical) for step in judged if step.phase == best]
     names = trees[0][1].names(feature_names)
+    levels = min(levels, max(1, *(1 + int(tree.node_depth[: tree.n_branches].max(initial=0)) for _, tree in trees)))
     epochs = np.array([epoch for epoch, _tree in trees])
     n_places = 2**levels - 1
     feature, threshold = np.full((n_places, len(trees)), -1), np.full((n_places, len(trees)), np.nan)

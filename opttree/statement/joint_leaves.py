@@ -136,24 +136,66 @@ def _probabilities(weight: Floats, target: Floats, G: Floats, h: Floats) -> Floa
 
 
 def _medians(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:
-    """Least absolute deviations within the limits, by linear programming."""
+    """Least absolute deviations within the limits, by cutting planes (Kelley 1960): the costs of an answer are linear
+    between the targets in its leaf, so that linear programs of the pieces that were met end at the optimum.
+    """
     from scipy.optimize import linprog
-    from scipy.sparse import coo_array, csr_array, eye_array, hstack, vstack
 
-    n, (L, K) = problem.n_samples, shape
-    row, column = np.arange(n * K), (leaf[:, None] * K + np.arange(K)).ravel()
-    pick = coo_array((np.ones(n * K), (row, column)), shape=(n * K, L * K))
-    far = eye_array(n * K)
-    sides = vstack([hstack([pick, -far]), hstack([-pick, -far]), hstack([csr_array(G), csr_array((len(h), n * K))])])
+    L, K = shape
     shift = np.median(problem.Y, axis=0)  # in units of its own, as the tolerances of linear programming are absolute
     size = float(np.abs(problem.Y - shift).max()) or 1.0
-    y, h = ((problem.Y - shift) / size).ravel(), (h - G @ np.tile(shift, L)) / size
-    bounds = [(None, None)] * (L * K) + [(0.0, None)] * (n * K)
-    cost = np.concatenate([np.zeros(L * K), np.repeat(problem.w, K)])
-    solution = linprog(cost, A_ub=sides, b_ub=np.concatenate([y, -y, h]), bounds=bounds, method="highs-ds")
-    if solution.x is None:
-        raise NoAnswersError("no answers of the leaves satisfy the constraints")
-    return solution.x[: L * K].reshape(shape) * size + shift
+    h = (h - G @ np.tile(shift, L)) / size
+    costs = [
+        _Deviations((problem.Y[leaf == k, j] - shift[j]) / size, problem.w[leaf == k])
+        for k in range(L)
+        for j in range(K)
+    ]
+    m = L * K
+    pieces = list(
+        dict.fromkeys((c, *one) for c, cost in enumerate(costs) for at in cost.first for one in cost.pieces(at))
+    )
+    best, lowest = np.zeros(m), np.inf
+    while True:
+        which, slope, start = (np.array(part) for part in zip(*pieces, strict=True))
+        cuts = np.zeros((len(which), 2 * m))
+        cuts[np.arange(len(which)), which], cuts[np.arange(len(which)), m + which] = slope, -1.0
+        limits = np.hstack([G, np.zeros((len(h), m))])
+        objective = np.concatenate([np.zeros(m), np.ones(m)])
+        sides = {"A_ub": np.vstack([cuts, limits]), "b_ub": np.concatenate([-start, h])}
+        solution = linprog(objective, **sides, bounds=(None, None), method="highs-ds")
+        if solution.x is None:
+            raise NoAnswersError("no answers of the leaves satisfy the constraints")
+        answers = solution.x[:m]
+        found = float(sum(cost(at) for cost, at in zip(costs, answers, strict=True)))
+        if found < lowest:
+            best, lowest = answers, found
+        known = len(pieces)
+        pieces = list(dict.fromkeys(pieces + [(c, *p) for c, at in enumerate(answers) for p in costs[c].pieces(at)]))
+        if lowest - solution.fun <= CONVERGED * lowest or len(pieces) == known:
+            return best.reshape(shape) * size + shift
+
+
+class _Deviations:
+    """The weighted sum of absolute deviations of some targets from an answer, and its linear pieces."""
+
+    def __init__(self, y: Floats, w: Floats) -> None:
+        order = np.argsort(y)
+        self.y, self.w = y[order], np.concatenate([[0.0], np.cumsum(w[order])])
+        self.wy = np.concatenate([[0.0], np.cumsum(w[order] * y[order])])
+        self.first = self.y[[0, np.searchsorted(self.w[1:], 0.5 * self.w[-1]), -1]]
+
+    def piece(self, number: int) -> tuple[float, float]:
+        """Slope and value at 0 of the piece that has so many targets below it."""
+        below, sums = self.w[number], self.wy[number]
+        return float(2.0 * below - self.w[-1]), float(self.wy[-1] - 2.0 * sums)
+
+    def pieces(self, at: float) -> list[tuple[float, float]]:
+        """The pieces on both sides of an answer."""
+        return [self.piece(int(np.searchsorted(self.y, at, side))) for side in ("left", "right")]
+
+    def __call__(self, at: float) -> float:
+        slope, start = self.pieces(at)[0]
+        return slope * at + start
 
 
 def _classes(problem: Statement, leaf: NDArray[np.integer], G: Floats, h: Floats, shape: tuple[int, int]) -> Floats:

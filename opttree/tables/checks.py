@@ -157,6 +157,17 @@ def check_target(y: Any, numeric: bool) -> None:
         raise ValueError(f"y must have labels of one type; got {shown(entries[0])} and {shown(odd)}")
 
 
+def plain_target(y: Any) -> Any:
+    """A target without blanks whose columns of pandas' own whole numbers and booleans are NumPy's: scikit-learn makes
+    doubles of them, in which labels beyond 2^53 are one.
+    """
+    if hasattr(y, "columns") and hasattr(y, "items") and type(y).__module__.startswith("pandas"):
+        columns = [np.asarray(plain_target(column)) for _name, column in y.items()]
+        return np.column_stack(columns) if columns and all(c.dtype.kind in "biu" for c in columns) else y
+    kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    return y.to_numpy(dtype=kind) if kind is not None and np.dtype(kind).kind in "biu" else y
+
+
 def _is_blank(value: Any) -> bool:
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)

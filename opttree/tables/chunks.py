@@ -68,11 +68,58 @@ class Chunks:
             )
 
     def __iter__(self) -> Iterator[tuple[Floats, NDArray[Any] | None]]:
+        for X, y in self.tables():
+            yield np.ascontiguousarray(X, np.float64), y
+
+    def tables(self) -> Iterator[tuple[Any, NDArray[Any] | None]]:
+        """The chunks as they are read: those of files and of Dask are DataFrames, whose columns are in one order.
+
+        Yields
+        ------
+        tuple
+            The features, a DataFrame or an array (m, p), and the targets (m,) or (m, K), or None.
+
+        Raises
+        ------
+        ValueError
+            For parts that differ in their columns or outputs, or have other numbers of rows and targets.
+        """
+        first: tuple[Any, ...] | None = None
         for X, y in self._parts():
-            for first in range(0, len(X), self.rows):
-                some = slice(first, first + self.rows)
-                part = np.ascontiguousarray(X[some], np.float64)
-                yield part, None if y is None else np.asarray(y[some])
+            shape, of_y = X.shape if hasattr(X, "shape") else np.shape(X), np.shape(y)
+            if len(shape) != 2:
+                raise ValueError(f"X must have two dimensions in each part; got {len(shape)}")
+            if y is not None and (not of_y or of_y[0] != shape[0]):
+                raise ValueError(f"y must have an entry for each row; got {of_y[0] if of_y else 1} for {shape[0]} rows")
+            outputs = of_y[1:] if of_y[1:] != (1,) else ()
+            names = list(X.columns) if hasattr(X, "columns") else None
+            first = first or (shape[1], outputs, names)
+            if names is not None and first[2] is not None and names != first[2]:
+                if sorted(map(str, names)) != sorted(map(str, first[2])):
+                    told = [name for name in first[2] if name not in names] or [n for n in names if n not in first[2]]
+                    raise ValueError(f"all parts must have the same columns; got some without {told[0]!r}")
+                X = X[first[2]]
+            if shape[1] != first[0]:
+                raise ValueError(f"all parts must have the same columns, {first[0]}; got {shape[1]}")
+            if y is not None and outputs != first[1]:
+                raise ValueError(f"y must have {(*first[1], 1)[0]} outputs in each part; got {(*outputs, 1)[0]}")
+            for start in range(0, shape[0], self.rows):
+                some = slice(start, start + self.rows)
+                yield (X[some] if names is None else X.iloc[some]), None if y is None else np.asarray(y[some])
+
+    def names(self) -> list[str] | None:
+        """The names of the features of a file or a Dask DataFrame; None: there are none, or some are no text.
+
+        Returns
+        -------
+        list of str or None
+            The names.
+        """
+        if isinstance(self.source, (np.ndarray, tuple)) or callable(self.source):
+            return None
+        first = next(self.tables(), (None, None))[0]
+        names = [] if first is None else list(first.columns)
+        return names if names and all(isinstance(name, str) for name in names) else None
 
     def _parts(self) -> Iterator[tuple[Any, Any]]:
         source = self.source
@@ -105,7 +152,7 @@ class Chunks:
         if missing:
             raise ValueError(f"target must name columns of the table; got {missing[0]!r}")
         y = None if self.target is None else frame[self.target].to_numpy()
-        return frame.drop(columns=names).to_numpy(np.float64), y
+        return frame.drop(columns=names), y
 
     def labelled(self) -> Iterator[tuple[Floats, NDArray[Any]]]:
         """The chunks of a table with y; ValueError if there is no y."""
@@ -157,7 +204,8 @@ class Chunks:
 def predict_chunks(
     model: Any, source: Any, *, target: str | list[str] | None = None, rows: int = ROWS, method: str = "predict"
 ) -> Iterator[NDArray[Any]]:
-    """Predictions of any fitted estimator for each chunk of rows in turn.
+    """Predictions of any fitted estimator for each chunk of rows in turn. Columns of files and of Dask DataFrames are
+    those of the names that the model knows, in any order; of a model without names they are in the model's order.
 
     Parameters
     ----------
@@ -192,5 +240,10 @@ def predict_chunks(
     True
     """
     answer: Callable[[Any], NDArray[Any]] = getattr(model, method)
-    for X, _y in Chunks(source, target, rows):
-        yield answer(X)
+    names = getattr(model, "feature_names_in_", getattr(model, "feature_names", None))
+    for X, _y in Chunks(source, target, rows).tables():
+        if not hasattr(X, "columns") or names is None:
+            yield answer(np.ascontiguousarray(X, np.float64))
+        else:  # by the names of the columns; a table that lacks one is refused by the model
+            known = [name for name in names if name in X.columns]
+            yield answer(X[known] if len(known) == len(names) else X)

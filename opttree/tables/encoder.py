@@ -596,7 +596,7 @@ def signs_of(
         given = {str(name): sign for name, sign in monotonic_cst.items()}
         signs = [given.get(name, 0) for name in known]
     else:
-        signs = list(monotonic_cst)
+        signs = list(monotonic_cst) if np.ndim(monotonic_cst) else [monotonic_cst]
     if len(signs) != n_columns or any(sign not in (-1, 0, 1) for sign in signs):
         raise ValueError(f"{rule}, of which there are {n_columns}; got {monotonic_cst!r}")
     if encoder is None:

@@ -56,6 +56,7 @@ REGULAR = 0.9  # share of the lines that have as many values as most
 COMMA_NUMBER = re.compile(r"-?\d{1,3}(\.\d{3})*,\d+|-?\d+,\d+")
 QUOTED = re.compile(r"(?<![^\t;|,\r\n]) *'(?:[^'\r\n]|'')*' *(?![^\t;|,\r\n])")
 HALF_QUOTED = re.compile(r"(?<![^\t;|,\r\n]) *'|' *(?![^\t;|,\r\n])")
+WHOLE = re.compile(r"[+-]?\d{1,15}")
 POINT_NUMBER = re.compile(r"-?\d*\.(\d{1,2}|\d{4,})")
 BLANKS = ["", "NA", "N/A", "#N/A", "#NA", "<NA>", "NULL", "null", "NaN", "nan", "n/a", "-NaN", "-nan", "#N/A N/A"]
 MOST_LISTED = 5  # texts that a note quotes
@@ -628,6 +629,8 @@ def _typed(
         [values[text] if isinstance(text, str) else np.nan for text in stripped], column.index, name=column.name
     )
     typed = pd.to_datetime(typed) if kind == "date" else typed.astype(np.float64)
+    if kind == "number" and all(WHOLE.fullmatch(text) for text in texts) and len(there) == len(column):
+        typed = typed.astype(np.int64)  # as in files with decimal points
     said = [] if found.how == "numbers" else [f"read as {found.how}"]
     if found.marks:
         rows = sum(count for text, count in zip(texts, numbers, strict=True) if text in found.marks)

@@ -16,6 +16,11 @@ _ALLOWED = _ZEROS if _ZEROS.keys() <= inspect.signature(_check_sample_weight).pa
 
 def check_sample_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
     """The weights of the rows of X, ones for None; ValueError for another length or no finite numbers."""
+    kind = getattr(getattr(sample_weight, "dtype", None), "kind", "")
+    if kind in ("c", "m", "M"):
+        raise ValueError(f"sample_weight must hold real numbers; got {'complex ones' if kind == 'c' else 'dates'}")
+    if np.ma.is_masked(sample_weight):
+        raise ValueError(f"sample_weight must have no missing values; got {np.ma.count_masked(sample_weight)} masked")
     try:
         np.asarray(sample_weight, np.float64)
     except (TypeError, ValueError) as error:

@@ -43,6 +43,10 @@ def outcome(event: ArrayLike, time: ArrayLike) -> NDArray[Any]:
     >>> survival.outcome([True, False], [3.5, 7.0])["time"].tolist()
     [3.5, 7.0]
     """
+    if np.ma.is_masked(event) or np.ma.is_masked(time):
+        raise ValueError("event and time must have no missing values; got masked ones")
+    if getattr(np.asarray(time), "dtype", np.dtype(float)).kind in "cmM":
+        raise ValueError(f"time must hold real numbers; got {np.asarray(time).dtype}")
     try:
         seen, when = np.asarray(event), np.asarray(time, np.float64)
         known = np.isin(seen, (0, 1))

@@ -163,7 +163,8 @@ class Solver(Checked):
         options = []
         for f in fields(self):
             value = getattr(self, f.name)
-            default = f.default_factory() if f.default_factory is not MISSING else f.default
+            # by its type: where a class of a script goes to another process, the value is another one there
+            default = f.default if isinstance(f.default_factory, type(MISSING)) else f.default_factory()
             if f.repr and not (type(value) is type(default) and value == default):
                 options.append(f"{f.name}={value.brief() if isinstance(value, Solver) else repr(value)}")
         return f"{type(self).__name__}({', '.join(options)})"

@@ -65,8 +65,9 @@ def certify(
     problem : TreeProblem
         The statement.
     tree : Tree, Result, estimator or scikit-learn tree
-        A feasible tree, or what holds one. An oblique tree of a problem of axis-aligned splits is no competitor of
-        theirs: the verdict says so, and there is no bound.
+        A feasible tree in the units of the problem, or what holds one: an estimator must be fitted to the problem's own
+        X and y, as a problem of the data as given, ``TreeProblem(X, y, ...)``, has them. An oblique tree of a problem
+        of axis-aligned splits is no competitor of theirs: the verdict says so, and there is no bound.
     time_limit : float or None, default None
         Seconds, > 0; None: to the proof, however long it takes.
     blocks : int or "auto", default "auto"

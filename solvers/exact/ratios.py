@@ -141,12 +141,12 @@ class Ratio(_Weighted):
 
 @dataclass(frozen=True)
 class NeymanPearson(_Weighted):
-    """The tree that finds the most positive rows while at most a share of the negative ones is taken for positive.
+    """A tree that finds many positive rows while at most a share of the negative ones is taken for positive.
 
     By a multiplier of false alarms, which is halved and doubled until trees on both sides of the limit are next to one
     another. `solve` returns the best tree that keeps the limit; its ``recall`` and ``false_alarms``, and a ``bound`` on
     the recall of all trees that keep the limit, are in the ``info`` of the last step. A gap may remain that no
-    multiplier closes.
+    multiplier closes: there may be trees that find more and are the best at none of them.
 
     See Also
     --------

@@ -158,7 +158,7 @@ class Restricted:
         part = replace(part, allowed=part.allowed.copy())
         kept = np.isin(np.arange(part.allowed.shape[1]), sorted(part.kept))
         for costs, budget in self._budgets():
-            left = budget - costs[kept].sum() + EXACT * max(budget, 1.0)
+            left = budget - costs[kept].sum() + EXACT * budget
             if left < 0.0:
                 return
             part.allowed[:, ~kept & (costs > left)] = False

@@ -275,7 +275,7 @@ class _Search:
         of_rows = ROW_TOLERANCE * row * (1 + self.problem.depth) if self.by_rows else 0.0
         self.slack = max(TOLERANCE * leaf, of_rows)
         self.is_tight = bool(self.problem.constraints) and not self.by_rows  # they may hold for inexact integers alone
-        self.rounded = LOST * ROUNDING * leaf  # of a perfect fit
+        self.rounding = ROUNDING * leaf
         self.gap = options.gap if options.gap is not None else ROUGH_GAP if rough else GAP
         self.bound, self.nodes = 0.0, 0
         self.doubtful = False  # whether candidate splits may be missing: then there is no bound
@@ -344,7 +344,9 @@ class _Search:
         """
         if bound is None or self.doubtful:
             return False
-        sure = bound - 0.5 * self.gap * abs(bound) - self.slack
+        return self._take_bound(bound - 0.5 * self.gap * abs(bound) - self.slack)
+
+    def _take_bound(self, sure: float) -> bool:
         if self.whole:
             sure = self.whole * math.ceil(sure / self.whole - WHOLE)
         if sure <= self.bound:
@@ -414,8 +416,10 @@ class _Search:
 
     def is_lost(self) -> bool:
         """Whether the optimizer's tolerances are so large beside the incumbent that with them nothing is proved."""
-        open_without = self.objective - self.bound > self.gap * abs(self.objective)
-        return open_without and 2.0 * self.slack > LOST * abs(self.objective) > self.rounded
+        within, most = self.gap * abs(self.objective) + 2.0 * self.rounding, LOST * abs(self.objective)
+        if 2.0 * self.rounding <= most and self.objective - self.bound <= within:
+            return False
+        return 2.0 * self.slack > most > LOST * self.rounding  # of less is a perfect fit
 
     def detail(self) -> str:
         """Addition to the message: candidate splits, tolerance, and whether model and tree agree."""
@@ -451,7 +455,8 @@ class _Search:
         assert formulation is not None  # set by build
         if self.model is None:
             return Verdict(Termination.INFEASIBLE, self.detail())
-        if self.raise_bound(formulation.bound):
+        # of a dynamic program, which has no tolerances
+        if not self.doubtful and self._take_bound(formulation.bound):
             yield self.step("relaxation")
         stale = 0
         while True:

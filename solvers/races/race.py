@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pandas as pd
 from opttree.runtime.files import whole_file
 from opttree.statement import TreeProblem
 from opttree.tables import datasets
+from opttree.tables.reading import read_table
 from solvers.core.base import Solver
 from solvers.races import benchopt, entries, figures, profiles, runner, sections
 from solvers.races.compare import Comparison
@@ -22,6 +24,7 @@ from solvers.races.proofs import Proofs
 from solvers.races.store import Store
 
 NAME = "race"
+FILES = (".csv", ".parquet")
 
 
 class Race(Comparison):
@@ -69,9 +72,12 @@ class Race(Comparison):
 
     def __repr__(self) -> str:
         proved = int(self.proved.sum())
+        counts = self.counts()
+        failed = [str(name) for name, number in counts["failed"].items() if number] if "failed" in counts else []
+        left_out = f"\nfailed, see the reasons in to_frame(): {', '.join(failed)}" if failed else ""
         return (
             f"Race of {len(self.solvers)} solvers on {len(self.problems)} problems, {self.horizon:g} s each; "
-            f"{proved} optima proved\n{self.summary(self.horizon).to_string()}"
+            f"{proved} optima proved\n{self.summary(self.horizon).to_string()}{left_out}"
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -212,7 +218,10 @@ def race(
 
 
 def problems_of(problems: Any, target: str | None, statement: Mapping[str, Any]) -> dict[str, TreeProblem]:
-    """The problems by name; ValueError for what is none."""
+    """The problems by name; ValueError for what is none, and for unknown options."""
+    known = [field.name for field in fields(TreeProblem) if field.init and field.name not in ("X", "y")]
+    if unknown := sorted(set(statement) - set(known)):
+        raise ValueError(f"options must be those of race or of TreeProblem, {', '.join(known)}; got {unknown[0]!r}")
     if isinstance(problems, Mapping):
         for name, problem in problems.items():
             if not isinstance(problem, TreeProblem):
@@ -225,7 +234,7 @@ def problems_of(problems: Any, target: str | None, statement: Mapping[str, Any])
         files = [file for place in places for file in _files(place)]
         stated = {}
         for file in files:
-            name = Path(file).stem if str(file).endswith(".csv") else str(file)
+            name = Path(file).stem if _is_file(file) else str(file)
             if name in stated:
                 raise ValueError(f"problems must have different names; got {name!r} twice")
             stated[name] = state(file, target, statement)
@@ -235,14 +244,23 @@ def problems_of(problems: Any, target: str | None, statement: Mapping[str, Any])
 
 
 def _files(place: str | Path) -> list[Any]:
-    """The CSV files of a folder; else the place itself."""
-    return sorted(Path(place).glob("*.csv")) if Path(place).is_dir() else [place]
+    """The CSV and Parquet files of a folder; else the place itself."""
+    if not Path(place).is_dir():
+        return [place]
+    found = sorted(path for path in Path(place).iterdir() if path.suffix in FILES)
+    if not found:
+        raise ValueError(f"problems must be folders of CSV or Parquet files; got {str(place)!r}, which has none")
+    return found
+
+
+def _is_file(place: str | Path) -> bool:
+    return Path(place).suffix in FILES
 
 
 def state(place: str | Path, target: str | None, statement: Mapping[str, Any]) -> TreeProblem:
-    """The problem of a data set or a CSV file, features and target in units of their deviation."""
-    if str(place).endswith(".csv"):
-        table = datasets.read_csv(place)
+    """The problem of a data set or a CSV or Parquet file, features and target in units of their deviation."""
+    if _is_file(place):
+        table = read_table(place)
         column = target if target is not None else str(table.columns[-1])
         if column not in table:
             raise ValueError(f"target must be a column of {place}; got {column!r}")

@@ -139,3 +139,35 @@ def test_scores_refuse_weights_that_fits_refuse(weight):
     ):
         with pytest.raises(ValueError, match="sample_weight must be finite, >= 0 and not all zero"):
             score()
+
+
+def test_names_of_other_types_and_tables_are_read():
+    """A matrix whose columns were named in another order was read by position."""
+    pl = pytest.importorskip("polars")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = np.where(rng.random(300) < 0.4, rng.integers(0, 3, 300), (X[:, 0] > 0).astype(int) + (X[:, 1] > 0))
+    M = np.array([[0, 1, 5], [1, 0, 1], [30, 9, 0.0]])
+    expected = CostClassifier(max_depth=2, cost_matrix=M).fit(X, y).predict(X)
+    turned = pd.DataFrame(M, index=list("012"), columns=list("012")).iloc[[2, 0, 1], [2, 0, 1]]
+    np.testing.assert_array_equal(CostClassifier(max_depth=2, cost_matrix=turned).fit(X, y).predict(X), expected)
+    in_order = pl.DataFrame({str(k): M[:, k] for k in range(3)})
+    np.testing.assert_array_equal(CostClassifier(max_depth=2, cost_matrix=in_order).fit(X, y).predict(X), expected)
+    with pytest.raises(ValueError, match="cost_matrix must have a row named by each label; got none for 0"):
+        CostClassifier(cost_matrix=in_order[["2", "0", "1"]]).fit(X, y)
+    flags = pd.DataFrame([[0, 9], [1, 0]], index=[False, True], columns=[False, True])
+    assert CostClassifier(cost_matrix=flags).fit(X, y > 1).classes_.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("kind", ["int64", "Int64", "int64[pyarrow]", "boolean", "bool[pyarrow]"])
+@pytest.mark.parametrize("estimator", [CostClassifier, opttree.TAOClassifier, opttree.OCTClassifier])
+def test_labels_are_the_same_in_any_column(estimator, kind):
+    """Labels of pandas' own whole numbers went through doubles, in which 2^53 and 2^53 + 1 are one."""
+    if "pyarrow" in kind:
+        pytest.importorskip("pyarrow")
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    labels = [False, True] if "bool" in kind else [2**53, 2**53 + 1]
+    y = pd.Series(np.array(labels)[(X[:, 0] > 0).astype(int)]).astype(kind)
+    model = estimator(max_depth=1).fit(X, y)
+    assert model.classes_.tolist() == labels
+    assert model.predict(X).tolist() == y.tolist()

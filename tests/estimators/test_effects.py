@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from opttree import CausalTree, causal
@@ -121,3 +122,33 @@ def test_lists_lengths_and_texts():
         causal.scores(X, np.arange(200) < 3, outcome)
     with pytest.raises(ValueError, match=r"propensity must add up to 1 over the treatments; got 1\.8"):
         causal.scores(X, treated, outcome, propensity=[0.9, 0.9])
+
+
+def test_what_is_missing_masked_or_no_number_is_refused():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    t, y, hide = X[:, 0] > 0, X[:, 1].copy(), X[:, 1] > 1.0
+    dates = pd.to_datetime(pd.Series(np.where(t, "2020-01-01", None)))
+    models = {"outcome_model": LinearRegression(), "propensity_model": LogisticRegression()}
+    for treatment, outcome, words in (
+        (dates, y, "treatment must have no missing values"),
+        (np.ma.array(t, mask=hide), y, "treatment must have no missing values; got .* masked"),
+        (t, np.ma.array(y, mask=hide), "outcome must have no missing values; got .* masked"),
+        (t, y + 1j, "outcome must hold real numbers; got complex ones"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            CausalTree(1, **models).fit(X, treatment, outcome)
+        with pytest.raises(ValueError, match=words):
+            causal.scores(X, treatment, outcome, **models)
+    with pytest.raises(ValueError, match="propensity must have an entry for each row, 400; got 300"):
+        CausalTree(1, **models).fit(X, t, y, np.full(300, 0.5), sample_weight=np.arange(400) >= 100)
+    with pytest.raises(ValueError, match="X must be dense"):
+        CausalTree(1, **models).fit(csr_array(X), t, y)
+
+
+def test_known_probabilities_are_taken_as_they_are():
+    rng = np.random.default_rng(0)
+    t = (rng.random(20_000) < 5e-4).astype(int)
+    y = 10.0 + rng.normal(size=t.size)
+    found = causal.scores(np.zeros((t.size, 1)), t, y, propensity=[1.0 - 5e-4, 5e-4], method="ipw")
+    np.testing.assert_allclose(found[:, 1], t * y / 5e-4)

@@ -642,3 +642,34 @@ def test_features_leave_a_soft_tree_of_all_rows():
     assert model.result_.objective == pytest.approx(every.objective(model.result_.tree), rel=1e-9)
     assert model.score(np.hstack([X, noise]), y) > 0.6
     assert not model.tree_.A.any(axis=0).all()
+
+
+@pytest.mark.parametrize("estimator", [FEW_BOOSTED, opttree.TAORegressor, opttree.GETRegressor, opttree.SDTRRegressor])
+def test_a_part_of_other_outputs_is_refused(estimator):
+    """Boosting wrote past the end of an array, and the process died."""
+    rows = opttree.Rows([(X, y), (X[:3], np.column_stack([y, y])[:3])])
+    with pytest.raises(ValueError, match=r"y must have (1 outputs in each part|as many outputs .* 1); got 2"):
+        estimator(random_state=1).fit_chunks(rows, sample_rows=300)
+
+
+def test_a_checkpoint_is_of_the_same_rows_in_the_same_order(tmp_path):
+    weight, file = 1.0 + (X[:, 2] > 0.5), tmp_path / "state"
+
+    def fit(X, y, weight, rows=600):
+        table = opttree.Rows((X, y, weight), rows=rows)
+        return opttree.TAORegressor(2, random_state=0).fit_chunks(table, sample_rows=500, checkpoint=file)
+
+    first = fit(X, y, weight)
+    np.testing.assert_allclose(fit(X, y, weight, rows=1000).predict(X), first.predict(X))
+    for other in (
+        (X[:, ::-1], y, weight),
+        (X, y[::-1], weight),
+        (X, y, weight[::-1]),
+        (X[::-1], y[::-1], weight[::-1]),
+    ):
+        with pytest.raises(ValueError, match="checkpoint must be of these rows"):
+            fit(*map(np.ascontiguousarray, other))
+    for junk in (b"", b"junk"):
+        file.write_bytes(junk)
+        with pytest.raises(ValueError, match="checkpoint must be a file that a fit has written"):
+            fit(X, y, weight)

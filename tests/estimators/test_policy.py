@@ -130,7 +130,7 @@ def test_tables_files_and_searches(tmp_path):
         (np.zeros(400), "rewards must be a table"),
         (np.zeros((400, 1)), "a column for each of two or more actions"),
         (np.full((400, 2), np.nan), "rewards must be finite"),
-        ([["a", "b"]] * 400, "rewards must be numbers"),
+        ([["a", "b"]] * 400, "rewards must hold numbers"),
     ],
 )
 def test_bad_rewards_are_refused(rewards, words):
@@ -305,3 +305,15 @@ def test_bad_scores_are_refused(change, words):
     X, treated, y, _chance = observed()
     with pytest.raises(ValueError, match=words):
         causal.scores(**({"X": X, "treatment": treated, "outcome": y} | change))
+
+
+def test_rows_of_weight_zero_do_not_move_the_scores():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    T, weight = rng.random(400) < 0.5, (np.arange(400) >= 50).astype(float)
+    Y = X[:, 1] + T * X[:, 0]
+    wild = np.where(weight > 0, Y, np.nan)
+    models = {"outcome_model": LinearRegression(), "propensity_model": LogisticRegression(), "random_state": 0}
+    one, two = (DRPolicyTree(1, **models).fit(y, T, X=X, sample_weight=weight) for y in (Y, wild))
+    np.testing.assert_array_equal(one.scores_, two.scores_)
+    assert not one.scores_[:50].any()

@@ -381,3 +381,23 @@ def test_every_class_of_a_plane_has_a_colour_of_its_own(classes):
     assert len({handle.get_color() for handle in ax.get_legend().legend_handles}) == classes
     ax.figure.canvas.draw()
     assert ax.get_legend().get_window_extent().x1 <= ax.figure.bbox.x1
+
+
+def test_a_partition_of_rows_that_are_none_is_refused():
+    """One NaN in a column that is not drawn moved the regions; rows of unknown labels had another class's colour."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3))
+    c = np.digitize(X[:, 0] + X[:, 1], [-1.0, 1.0])
+    model = TAOClassifier(max_depth=2, random_state=0).fit(X, c)
+    blank = X.copy()
+    blank[0, 2] = np.nan
+    for rows, y, options, words in (
+        (blank, None, {}, "X must be finite; got nan"),
+        (X, np.where(c == 1, -5, c), {}, "y must hold labels of the training; got -5"),
+        (X, c[:4], {}, "y must have an entry for each row, 200"),
+        (X[:0], None, {}, "X must have rows of 3 columns"),
+        (X, c, {"features": (0,)}, "features must be two columns"),
+        (X, c, {"resolution": 1}, "resolution must be >= 2"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            plotting.plot_partition(model, rows, y, **{"features": (0, 1)} | options)

@@ -338,3 +338,43 @@ def test_tests_and_times_of_a_race(race):
     faster = race.speedups("cart")
     assert set(faster.columns) >= {"solved by both", "times faster"}
     assert (race.counts().sum(axis=1) == 2).all()
+
+
+def test_a_solver_of_a_script_races_and_failures_are_named(tmp_path):
+    """A class of __main__ is another one in the process of a run, and so is what its options lack."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from dataclasses import dataclass\n"
+        "import numpy as np, opttree\n"
+        "from opttree import TreeProblem\n"
+        "from solvers import RandomInit, Solver, Termination\n"
+        "@dataclass(frozen=True)\n"
+        "class Best(Solver):\n"
+        "    trials: int = 20\n"
+        "    def steps(self, problem, start, rng):\n"
+        "        if self.trials < 0:\n"
+        "            raise RuntimeError\n"
+        "        for _ in range(self.trials):\n"
+        "            yield from RandomInit().steps(problem, None, rng)\n"
+        "        return Termination.ITERATION_LIMIT\n"
+        "X = np.random.default_rng(0).normal(size=(50, 2))\n"
+        "race = opttree.race({'a': TreeProblem(X, X[:, 0], 1)}, {'mine': Best(5), 'bad': Best(-1)}, time_limit=2)\n"
+        "print(race, race.counts()['ran'].to_dict())\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True)
+    assert "failed, see the reasons in to_frame(): bad" in done.stdout
+    assert "{'mine': 1, 'bad': 0}" in done.stdout
+
+
+def test_files_are_read_as_fits_read_them(tmp_path):
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), columns=["a", "b", "c"]).round(2)
+    frame.to_csv(tmp_path / "semicolons.csv", index=False, sep=";", decimal=",")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    one, two = problems_of(tmp_path, "c", {"depth": 1}).values()
+    np.testing.assert_allclose(one.X, two.X)
+    np.testing.assert_allclose(one.Y, two.Y)
+    with pytest.raises(ValueError, match=r"options must be those of race or of TreeProblem, .*; got 'seed'"):
+        problems_of(tmp_path, "c", {"seed": 1})
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="problems must be folders of CSV or Parquet files"):
+        problems_of(tmp_path / "empty", None, {})

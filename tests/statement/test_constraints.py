@@ -1,10 +1,14 @@
 """Side constraints: brute force on small instances, what solvers do of them, and functions of the Pyomo model."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyomo.environ as pyo
 import pytest
+from scipy.optimize import linprog
 
 from opttree import MIPTreeProblem, Tree, TreeProblem
+from opttree.statement import joint_leaves
 from opttree.statement.constraints import (
     DifferentLeaf,
     FeatureCost,
@@ -313,3 +317,64 @@ def test_leaves_without_limits_and_empty_leaves_under_constraints():
     falling = TreeProblem(np.arange(4.0)[:, None], -y, depth=2, splits="axis", constraints=[Monotone(0)])
     tree = Tree.complete(np.array([[1.0], [1.0], [1.0]]), np.array([1.5, 0.5, 9.0]), 1)
     assert np.isfinite(falling.objective(falling.fit_leaves(tree)))
+
+
+def test_groups_and_costs_that_are_none_are_refused_in_a_sentence():
+    for make, words in (
+        (lambda: MaxDifference([None, "a", "b"], 0.1), "group must have no missing values; got 1"),
+        (lambda: MinPerGroup(["a", 1.0, ()], 2), "group|inhomogeneous"),
+        (lambda: FeatureCost(["a", "b"], 1.0), "costs must be numbers, or a mapping to them"),
+        (lambda: PathCost({0: "a"}, 1.0), "costs must be numbers, or a mapping to them"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make()
+    X = np.arange(2000.0).reshape(-1, 2)
+    with pytest.raises(ValueError, match="group must have at most 500 different values; got 1000"):
+        TreeProblem(X, X[:, 0], 1, constraints=MaxDifference(0, 0.1))
+
+
+def test_a_budget_is_in_units_of_the_costs():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    stated = TreeProblem(X, X[:, 0] * X[:, 1], 2, "axis", constraints=FeatureCost([1e-10, 1e-10], 1e-10))
+    for solver in (MIP(), BranchAndBound()):
+        tree = solve(stated, solver, time_limit=20).tree
+        assert np.count_nonzero(np.any(tree.A != 0.0, axis=0)) == 1
+        assert stated.violation(tree) is None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_many_groups_are_compared_leaf_by_leaf(seed):
+    """Limits of pairs of groups on the leaves are those on the rows."""
+    rng = np.random.default_rng(seed)
+    X, group = rng.normal(size=(60, 2)), rng.integers(0, 4, 60)
+    y = rng.integers(0, 2, 60) if seed % 2 else rng.normal(size=60)
+    loss = "zero_one" if seed % 2 else "squared"
+    constraint = MaxDifference(group, 0.3)
+    stated = TreeProblem(X, y, 2, "axis", loss=loss, sample_weight=rng.random(60), constraints=constraint)
+    tree = solve(stated.restated(constraints=()), BranchAndBound()).tree
+    over_rows = constraint.terms(stated)
+    of_leaves = constraint.limits(stated, tree)
+    leaf = stated.leaves_of(tree) - tree.n_branches
+    summed = np.array([[part[leaf == k].sum(axis=0) for k in range(tree.n_leaves)] for part in over_rows.G])
+    np.testing.assert_allclose(of_leaves.G[: len(summed)], summed, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_least_absolute_deviations_within_limits(seed):
+    """Cutting planes end where one linear program with a variable for each row does."""
+    rng = np.random.default_rng(seed)
+    n, L, K = int(rng.integers(8, 150)), int(rng.integers(1, 6)), int(rng.integers(1, 3))
+    Y = rng.normal(size=(n, K)).round(0 if seed % 3 == 0 else 8)
+    leaf = np.concatenate([np.arange(L), rng.integers(0, L, n - L)])
+    w, G = rng.random(n), rng.normal(size=(3, L * K))
+    h = G @ rng.normal(size=L * K) + 0.1 * rng.random(3)
+    found = joint_leaves._medians(SimpleNamespace(Y=Y, w=w), leaf, G, h, (L, K))
+    assert (G @ found.ravel() <= h + 1e-7).all()
+    pick = np.kron(np.eye(L)[leaf], np.eye(K))
+    far = np.eye(n * K)
+    sides = np.block([[pick, -far], [-pick, -far], [G, np.zeros((3, n * K))]])
+    cost = np.concatenate([np.zeros(L * K), np.repeat(w, K)])
+    bounds = [(None, None)] * (L * K) + [(0, None)] * (n * K)
+    least = linprog(cost, A_ub=sides, b_ub=np.concatenate([Y.ravel(), -Y.ravel(), h]), bounds=bounds).fun
+    assert w @ np.abs(Y - found[leaf]).sum(axis=1) == pytest.approx(least, rel=1e-7)

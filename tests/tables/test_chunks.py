@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
 
+import opttree
 from opttree import chunks
 
 
@@ -42,3 +43,44 @@ def test_chunks_of_every_source_hold_the_same_rows(table):
     assert (len(sample_X), len(sample_y), n) == (300, 300, 6000)
     assert len(np.unique(sample_y)) == 300
     assert np.isin(sample_y, y).all()
+
+
+def test_columns_of_files_are_found_by_their_names(table):
+    _X, y, frame, folder = table
+    turned = frame[["y", *(f"x{j}" for j in reversed(range(6)))]]
+    (folder / "two").mkdir()
+    frame[:3000].to_parquet(folder / "two" / "0.parquet")
+    turned[3000:].to_parquet(folder / "two" / "1.parquet")
+    named = opttree.TAORegressor(3, random_state=0).fit(frame.drop(columns="y"), y)
+    turned.to_parquet(folder / "turned.parquet")
+    for model in (named, as_tree_of(named, folder)):
+        found = np.concatenate(list(chunks.predict_chunks(model, folder / "turned.parquet", target="y")))
+        np.testing.assert_array_equal(found, named.predict(frame.drop(columns="y")))
+    one, two = (
+        opttree.GETRegressor(2, random_state=0).fit_chunks(place, target="y", sample_rows=500)
+        for place in (folder / "rows.parquet", folder / "two")
+    )
+    assert list(two.feature_names_in_) == [f"x{j}" for j in range(6)]
+    np.testing.assert_allclose(two.predict(frame.drop(columns="y")), one.predict(frame.drop(columns="y")))
+    turned.drop(columns="x0").to_parquet(folder / "two" / "2.parquet")
+    with pytest.raises(ValueError, match="all parts must have the same columns; got some without 'x0'"):
+        list(chunks.Chunks(folder / "two", "y"))
+
+
+def as_tree_of(model, folder):
+    opttree.save(model, folder / "model.json")
+    return opttree.load(folder / "model.json")
+
+
+def test_parts_that_do_not_fit_together_are_refused():
+    X, y = make_friedman1(600, random_state=0)
+    blank, once = np.where(X < 0.1, np.nan, X), iter([(X[:300], y[:300]), (X[300:], y[300:])])
+    for parts, words in (
+        ([(X, y), (X, y[:10])], "y must have an entry for each row; got 10 for 600 rows"),
+        ([(X, y), (X[:, :2], y)], "all parts must have the same columns, 10; got 2"),
+        ([(X, y), (X, np.column_stack([y, y]))], "y must have 1 outputs in each part; got 2"),
+        ([(X, y), (blank, y)], "X must be finite; got nan"),
+        (once, "source must have the same rows at each pass, 600; got 0 at a later one"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            opttree.GETRegressor(2, random_state=0).fit_chunks(lambda parts=parts: iter(parts), sample_rows=100)

@@ -340,3 +340,12 @@ def test_texts_that_are_no_numbers_stay_texts(texts):
 def test_codes_with_leading_zeros_stay_texts(tmp_path):
     (tmp_path / "a.csv").write_text("zip,y\n" + "".join(f"{i % 90:05d},{i}\n" for i in range(100)))
     assert opttree.read_table(tmp_path / "a.csv")["zip"][1] == "00001"
+
+
+def test_whole_numbers_beside_decimal_commas_are_whole(tmp_path):
+    """They were doubles, in which `describe_table` saw no keys."""
+    frame = pd.DataFrame({"id": range(1000, 1060), "x": np.linspace(0.5, 9.0, 60), "n": [None, *range(59)]})
+    frame.to_csv(tmp_path / "s.csv", index=False, sep=";", decimal=",")
+    found = opttree.read_table(tmp_path / "s.csv")
+    assert [dtype.kind for dtype in found.dtypes] == ["i", "f", "f"]
+    assert "counts the rows" in str(opttree.describe_table(found))

@@ -38,12 +38,15 @@ from opttree.runtime.interrupts import noted_interrupts
 from opttree.runtime.threads import count, limited
 from opttree.tables.chunks import Chunks
 from opttree.tables.parts import Read, Rows
+from opttree.wide.sparse import is_given_sparse
 
 Floats = NDArray[np.float64]
 PASSES = 3
 HEAVY = ("tree_", "forest_", "result_", "_stream")  # fitted attributes that reading rows does not need
 GO_ON = {"tree": over_tree, "smooth": over_smooth, "soft": over_soft, "forest": over_forest, "boosted": over_boosted}
 FEWEST = 2000  # rows of a forest's sample: fewer have trees of several kinds
+NOT_OURS = (AttributeError, ImportError, LookupError, TypeError, ValueError)  # of what a pickle may hold
+FACTOR = np.uint64(0x9E3779B97F4A7C15)  # of checksums
 LIKELY = 100  # expected rows of positive weight in a sample, below which more are taken besides
 
 
@@ -207,8 +210,19 @@ def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) ->
     found = list(rows.each(_census, (numbers, np.concatenate([[0], np.cumsum(rows.sizes)]))))
     census, also, labels = _taken_together(options, found, numbers, sample_rows)
     if checkpoint is not None and Path(checkpoint).exists():
-        with Path(checkpoint).open("rb") as file:
-            told, attributes, begun = pickle.load(file)
+        try:
+            with Path(checkpoint).open("rb") as file:
+                told, attributes, begun = pickle.load(file)
+        except (
+            pickle.UnpicklingError,
+            EOFError,
+            AttributeError,
+            ImportError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise ValueError(f"checkpoint must be a file that a fit has written; got {checkpoint}: {error}") from error
         if told != told_options(options):
             raise ValueError(f"checkpoint must be of the same options; got one of {told}")
         if (begun.census.n_rows, begun.census.digest) != (census.n_rows, census.digest):
@@ -245,8 +259,8 @@ def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) ->
 
 class _Seen(NamedTuple):
     """Of a part: rows, those of positive weight, the weight of each label or of all rows, the labels, the places of
-    rows that hold a label or a column's blank for the first time, the columns with blanks, a checksum, and, of
-    tables with weights, the places of some random rows of positive weight.
+    rows that hold a label or a column's blank for the first time, the columns with blanks, a checksum, of tables with
+    weights the places of some random rows of positive weight, and the outputs.
     """
 
     rows: int
@@ -259,6 +273,7 @@ class _Seen(NamedTuple):
     blank_first: NDArray[np.intp]
     digest: int
     weighty: NDArray[np.intp]
+    outputs: int
 
 
 def drawn(numbers: NDArray[np.int64]) -> Floats:
@@ -290,20 +305,26 @@ def _census(part: Read, number: int, told: tuple[bool, NDArray[np.int64]]) -> _S
     blank = X.isna().to_numpy() if hasattr(X, "isna") else np.isnan(X) if np.asarray(X).dtype.kind == "f" else None
     columns = np.flatnonzero(blank.any(axis=0)) if blank is not None and n else np.zeros(0, np.intp)
     places = blank[:, columns].argmax(axis=0) if blank is not None and len(columns) else np.zeros(0, np.intp)
-    table = X.select_dtypes("number").to_numpy(np.float64) if hasattr(X, "select_dtypes") else np.asarray(X)
-    used, digest = int(np.count_nonzero(weight)), (_bits(table) + 3 * _bits(y)) % 2**64
+    used, digest = int(np.count_nonzero(weight)), _digest(X, y, weight, first_row)
     weighty = np.zeros(0, np.intp)
     if part.weight is not None:
         weighty = np.flatnonzero(weight)
         weighty = weighty[np.argsort(drawn(first_row + weighty), kind="stable")[:LIKELY]]
-    return _Seen(n, used, mass, counts, labels, first, columns, places, digest, weighty)
+    outputs = 1 if y.ndim < 2 else y.shape[1]
+    return _Seen(n, used, mass, counts, labels, first, columns, places, digest, weighty, outputs)
 
 
-def _bits(values: NDArray[Any]) -> int:
-    """A checksum of an array, which is the sum of those of its rows."""
-    if values.dtype.kind in "fiub":
-        return int(np.ascontiguousarray(values, np.float64).view(np.uint64).sum(dtype=np.uint64))
-    return sum(zlib.crc32(repr(value).encode()) for value in values.ravel().tolist()) % 2**64
+def _digest(X: Any, y: NDArray[Any], weight: Floats, first_row: int) -> int:
+    """A checksum of rows with their numbers, columns, targets and weights: a sum over rows, however they are cut."""
+    import pandas as pd
+
+    table = X if hasattr(X, "columns") else pd.DataFrame(np.zeros((len(y), 0)) if is_given_sparse(X) else X)
+    together: Any = np.arange(first_row, first_row + len(y)).astype(np.uint64)
+    for part in (table, pd.DataFrame(y), pd.DataFrame(weight)):
+        together = together * FACTOR + pd.util.hash_pandas_object(part, index=False).to_numpy(np.uint64)
+        together ^= together >> np.uint64(29)
+    names = zlib.crc32(repr(list(table.columns)).encode())
+    return (int((together * FACTOR).sum(dtype=np.uint64)) + names * len(y)) % 2**64
 
 
 def _taken_together(
@@ -321,6 +342,9 @@ def _taken_together(
             masses[label] = masses.get(label, np.zeros(2)) + np.array(mass)
         for column, place in zip(one.blank.tolist(), one.blank_first, strict=True):
             also.setdefault(("blank", column), int(first + place))
+    outputs = [one.outputs for one in seen if one.rows]
+    if other := [k for k in outputs if k != outputs[0]]:
+        raise ValueError(f"y must have as many outputs in each part as in the first, {outputs[0]}; got {other[0]}")
     if len(kinds := {type(label).__name__ for label in masses}) > 1:
         raise ValueError(f"y must hold labels of one type; got {', '.join(sorted(kinds))}")
     total, weights = float(sum(one.mass.sum() for one in seen)), None

@@ -16,7 +16,7 @@ from opttree.estimators.recipe import Estimator, Fit, Rows, has_costs, has_numbe
 from opttree.estimators.steps.tails import Limits
 from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
-from opttree.tables.checks import as_given, check_columns, check_target, validated
+from opttree.tables.checks import as_given, check_columns, check_target, plain_target, validated
 from opttree.tables.describe import warn_of_table
 from opttree.tables.encoder import TableEncoder, as_array, check_table, needs_encoding, signs_of
 from opttree.tables.encoding import level_text
@@ -43,6 +43,7 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
     if hasattr(X, "columns") and not len(X.columns):
         raise ValueError(f"X must have at least one column; got a table of shape {tuple(X.shape)}")
     check_target(y, numeric)
+    y = plain_target(y)
     if not stays_sparse:
         warn_of_table(X, options.categorical_features)
     if not has_costs(options) and not get_tags(options).target_tags.multi_output:

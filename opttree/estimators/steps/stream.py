@@ -89,14 +89,22 @@ def fit_chunks(options: Estimator, chunks: Chunks, epochs: int, sample_rows: int
     seed = check_random_state(options.random_state).randint(2**31 - 1)
     with noted_interrupts() as interrupted:
         X, y, n_rows = chunks.sample(sample_rows, np.random.default_rng(seed))
+        check_numbers("X", X)
         stream = options.recipe.stream(options, X, y)
         stream.given = options.get_params(deep=False)
-        fits.set_attributes(options, {"n_rows_": n_rows, "_stream": stream, **stream.begun()})
+        names = chunks.names()
+        named = {} if names is None else {"feature_names_in_": np.array(names, object)}
+        fits.set_attributes(options, {"n_rows_": n_rows, "_stream": stream, **stream.begun(), **named})
         for _ in range(epochs):
+            seen = 0
             for X, y in chunks.labelled():
                 if interrupted():
                     break
+                check_numbers("X", X)
                 stream.learn(X, y)
+                seen += len(X)
+            if seen != n_rows and not interrupted():
+                raise ValueError(f"source must have the same rows at each pass, {n_rows}; got {seen} at a later one")
         cut_short = interrupted()
         fits.set_attributes(options, stream.finish(None if cut_short else chunks))
     if cut_short:

@@ -66,7 +66,8 @@ class Hyperflow:
         self.problem = stated.problem
         self.candidates = stated.candidates
         if complete:
-            self.levels, self.bound = levels, plan(levels, self.problem.price_per_split).cost
+            cost, root = plan(levels, self.problem.price_per_split).cost, float(levels[0].leaf[0])
+            self.levels, self.bound = levels, cost - ROUNDING * (root if np.isfinite(root) else 0.0)
         else:
             self.levels, self.bound = self._reduced(levels)
 
@@ -87,7 +88,7 @@ class Hyperflow:
         counted = {type(c) for c in self.problem.constraints} & set(COUNTED)
         one_leaf = float(levels[0].leaf[0])
         if not self.stated.reduce or not np.isfinite(best.cost) or counted - {MaxFeatures} or not np.isfinite(one_leaf):
-            return levels, best.cost
+            return levels, best.cost - ROUNDING * (one_leaf if np.isfinite(one_leaf) else 0.0)
         bound, room, extra = best.cost, 0.0, 0.0
         if most is not None and best.n_splits > most:
             bound, room, extra = self._relax_splits(levels, best, most)

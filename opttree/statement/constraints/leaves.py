@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
@@ -20,6 +21,8 @@ from opttree.statement.constraints.base import (
     check_feature,
     picks,
 )
+
+MOST_GROUPS = 500  # each two of which are compared
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,13 @@ class _Grouped(Constraint):
             group = np.asarray(self.group)
             if group.ndim != 1:
                 raise ValueError(f"group must be the number of a feature or one group per row; got {shown(self.group)}")
-            object.__setattr__(self, "group", np.unique(group, return_inverse=True)[1])
+            if (blank := pd.isna(group)).any():
+                raise ValueError(f"group must have no missing values; got {int(blank.sum())}")
+            try:
+                found = np.unique(group, return_inverse=True)[1]
+            except TypeError as error:
+                raise ValueError(f"group must hold labels of one kind; got {error}") from error
+            object.__setattr__(self, "group", found)
         elif self.group < 0:
             raise ValueError(f"group must be the number of a feature >= 0; got {self.group}")
 
@@ -147,9 +156,25 @@ class _Grouped(Constraint):
         ndarray of bool of shape (groups, n)
             True in the row's own group.
         """
-        group = problem.X[:, self.group] if isinstance(self.group, (int, np.integer)) else self.group
-        inside: NDArray[np.bool_] = np.unique(group)[:, None] == group
+        codes = self.codes(problem)
+        inside: NDArray[np.bool_] = np.arange(codes.max() + 1)[:, None] == codes
         return inside
+
+    def codes(self, problem: Statement) -> NDArray[np.intp]:
+        """The number of the group of each row.
+
+        Parameters
+        ----------
+        problem : TreeProblem
+            The problem.
+
+        Returns
+        -------
+        ndarray of int of shape (n,)
+            Numbers of groups from 0 on.
+        """
+        group = problem.X[:, self.group] if isinstance(self.group, (int, np.integer)) else self.group
+        return np.unique(group, return_inverse=True)[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,8 +187,8 @@ class MaxDifference(_Grouped, LeafConstraint):
 
     Parameters
     ----------
-    group : int, str or array-like of shape (n,)
-        The feature whose values are the groups, or the group of each row.
+    group : int or array-like of shape (n,)
+        The number of the feature whose values are the groups, or the group of each row; at most 500 groups.
     tolerance : float
         Largest difference, >= 0, in units of y, or of shares.
 
@@ -211,22 +236,31 @@ class MaxDifference(_Grouped, LeafConstraint):
         inside = self.members(problem) * problem.w
         return inside / inside.sum(axis=1, keepdims=True)
 
+    def refusal(self, problem: Statement) -> str | None:
+        """Few enough groups, each two of which are compared."""
+        reason = super().refusal(problem)
+        if reason is None and (groups := int(self.codes(problem).max()) + 1) > MOST_GROUPS:
+            return f"group must have at most {MOST_GROUPS} different values; got {groups}"
+        return reason
+
     def terms(self, problem: Statement) -> Limits:
         """Two limits for each pair of groups and each answer."""
+        return self._pairs(problem, self.shares(problem))
+
+    def _pairs(self, problem: Statement, shares: Floats) -> Limits:
+        """The limits on sums over rows or leaves of which each group has shares (groups, n or L)."""
         K = problem.n_outputs if picks(problem) else 1 if problem.loss_function.form == "entropy" else problem.n_outputs
-        shares = self.shares(problem)
-        G = [
-            np.outer(first - second, np.eye(K)[k])
-            for a, first in enumerate(shares)
-            for b, second in enumerate(shares)
-            if a != b
-            for k in range(K)
-        ]
-        return Limits(np.array(G).reshape(-1, problem.n_samples, K), np.full(len(G), self.tolerance))
+        first, second = np.nonzero(~np.eye(len(shares), dtype=bool))
+        G = np.einsum("mi,kl->mkil", shares[first] - shares[second], np.eye(K))
+        return Limits(G.reshape(-1, shares.shape[1], K), np.full(len(first) * K, self.tolerance))
 
     def limits(self, problem: Statement, tree: Tree) -> Limits:
-        """The limits of `terms`; the range of y."""
-        table, h = super().limits(problem, tree)
+        """The limits of `terms`, of the shares of the groups in each leaf; the range of y."""
+        codes, leaf = self.codes(problem), problem.leaves_of(tree) - tree.n_branches
+        n_groups = int(codes.max()) + 1
+        held = np.bincount(codes * tree.n_leaves + leaf, problem.w, n_groups * tree.n_leaves)
+        of_groups = held.reshape(n_groups, tree.n_leaves)
+        table, h = self._pairs(problem, of_groups / of_groups.sum(axis=1, keepdims=True))
         if picks(problem) or problem.is_classification:
             return Limits(table, h)
         K = table.shape[2]

@@ -133,7 +133,10 @@ class _Costs(Constraint):
     def __post_init__(self) -> None:
         super().__post_init__()
         given = self.costs
-        numbers = np.asarray(list(given.values()) if isinstance(given, Mapping) else given, np.float64)
+        try:
+            numbers = np.asarray(list(given.values()) if isinstance(given, Mapping) else given, np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"costs must be numbers, or a mapping to them; got {given!r}") from error
         if numbers.ndim != 1 or not (np.isfinite(numbers) & (numbers >= 0)).all():
             raise ValueError(f"costs must be a list of finite numbers >= 0 or a mapping to them; got {given!r}")
         if isinstance(given, Mapping) and not all(isinstance(j, (int, np.integer)) and j >= 0 for j in given):
@@ -167,7 +170,7 @@ class _Costs(Constraint):
         return None
 
     def _within(self, spent: float) -> bool:
-        return spent <= self.budget + EXACT * max(self.budget, 1.0)
+        return spent <= self.budget * (1.0 + EXACT)
 
 
 @dataclass(frozen=True, eq=False)
