@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 import warnings
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +238,10 @@ def _fit_tall(args: argparse.Namespace, categorical: list[str]) -> None:
 
 def _fit_beyond(args: argparse.Namespace, reading: Any, categorical: list[str]) -> None:
     """Train a model of a task whose target has several columns."""
+    import numpy as np
+
     from opttree.model import files as io
+    from opttree.model.tree import replace
     from opttree.runtime.interrupts import InterruptedFitWarning
     from opttree.tables.checks import TableWarning
 
@@ -253,7 +257,11 @@ def _fit_beyond(args: argparse.Namespace, reading: Any, categorical: list[str]) 
         warnings.simplefilter("ignore", InterruptedFitWarning)
         warnings.simplefilter("ignore", TableWarning)
         train, held_out, seconds = beyond.fitted(args, model, X, y)
-    io.save(model, args.out, target="action" if args.task == "policy" else "risk", form=reading.form)
+    saved = model
+    if args.task == "policy":  # the actions by the names of their columns
+        saved = copy(model)
+        saved.tree_ = replace(model.tree_, classes=np.array(names))
+    io.save(saved, args.out, target="action" if args.task == "policy" else "risk", form=reading.form)
     print(f"{beyond.said(args, model, train, held_out)}, {seconds:.2f} s")
     print(f"{_size(model)}; objective {model.result_.objective:.6g}. {model.result_.message}")
     print(f"saved to {args.out}" + (" (the model of the training rows; --test 0 takes all)" if held_out else ""))

@@ -153,7 +153,10 @@ class TreeProblem:
         if self.is_classification and y.ndim != 1:
             raise ValueError(f"y must be one column of labels for loss={self.loss!r}; got shape {y.shape}")
         if not self.is_classification:
-            y = y.astype(np.float64)
+            try:
+                y = y.astype(np.float64)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"y must hold numbers for loss={self.loss!r}; got {error}") from error
             check_numbers("y", y)
         if self.leaves != "constant" and self.loss_function.lacks("linear_leaves"):
             raise ValueError(f"leaves must be 'constant' for loss={self.loss!r}; got {self.leaves!r}")

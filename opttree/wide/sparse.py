@@ -33,7 +33,10 @@ def as_table(X: Any) -> Any:
     """
     if is_given_sparse(X):
         return as_rows(X)
-    X = np.ascontiguousarray(X, np.float64)
+    try:
+        X = np.ascontiguousarray(X, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X must hold numbers, as opttree.TableEncoder makes them of a table; got {error}") from error
     return X if X.flags.writeable or X.nbytes > MOST_COPIED else X.copy()
 
 

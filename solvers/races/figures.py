@@ -121,7 +121,7 @@ def convergence(gaps: pd.DataFrame, names: Sequence[str], *, title: str = "") ->
                 axes.step(gaps.index, 100.0 * gaps[name], where="post", label=shown(name), **style)
         axes.set(xscale="log", xlabel="seconds", ylabel="mean gap to the best known (%)")
         axes.set_xlim(gaps.index[0], gaps.index[-1])
-        axes.set_ylim(bottom=0.0)
+        axes.set_ylim(bottom=-0.02 * max(axes.get_ylim()[1], 1e-9))  # so that a curve at 0 is seen
         axes.set_title(title, fontsize=8)
         legend(axes)
         return axes.figure  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -244,8 +245,8 @@ def joint(y: NDArray[Any], class_weight: Any) -> tuple[NDArray[Any], Sequence[tu
     labels = [np.unique(output) for output in outputs]
     rows, number = np.unique(codes, axis=0, return_inverse=True)
     names = [JOIN.join(level_text(kinds[k]) for kinds, k in zip(labels, row, strict=True)) for row in rows]
-    if len(set(names)) < len(names):
-        raise ValueError(f"y must have labels that differ when joined by {JOIN!r}; got {names[0]!r} twice")
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"y must have labels that differ when joined by {JOIN!r}; got {twice[0]!r} twice")
     order = np.argsort(np.array(names))
     several = [(kinds, rows[order, m]) for m, kinds in enumerate(labels)]
     return np.array(names)[number.ravel()], several
