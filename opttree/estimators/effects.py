@@ -184,7 +184,7 @@ class CausalTree(RegressorMixin, ProvedTree):
         if propensity is not None and np.ndim(propensity) == 1:
             if len(np.asarray(propensity)) != used.size:
                 n = len(np.asarray(propensity))
-                raise ValueError(f"propensity must have an entry for each row, {used.size}; got {n}")
+                raise ValueError(f"propensity must be a number, or one for each row, {used.size}; got {n}")
             propensity = np.asarray(propensity)[used]
         parts = self._residuals(
             rows_of(table, np.flatnonzero(used)),

@@ -140,7 +140,7 @@ def test_what_is_missing_masked_or_no_number_is_refused():
             CausalTree(1, **models).fit(X, treatment, outcome)
         with pytest.raises(ValueError, match=words):
             causal.scores(X, treatment, outcome, **models)
-    with pytest.raises(ValueError, match="propensity must have an entry for each row, 400; got 300"):
+    with pytest.raises(ValueError, match="propensity must be a number, or one for each row, 400; got 300"):
         CausalTree(1, **models).fit(X, t, y, np.full(300, 0.5), sample_weight=np.arange(400) >= 100)
     with pytest.raises(ValueError, match="X must be dense"):
         CausalTree(1, **models).fit(csr_array(X), t, y)
