@@ -118,6 +118,43 @@ class StoppedLGBMRegressor(_StoppedRegressor):
         return model.fit(X, y, eval_set=held_out, callbacks=[early_stopping(PATIENCE, verbose=False)])
 
 
+class _Perpetual(BaseEstimator):
+    """Boosted trees of perpetual, whose own classes lack what scikit-learn's searches ask for."""
+
+    kind = ""
+
+    def __init__(self, budget: float = 0.5, *, seed: int = 0, num_threads: int | None = None) -> None:
+        self.budget, self.seed, self.num_threads = budget, seed, num_threads
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any]) -> _Perpetual:
+        """Fit the trees."""
+        options = {"budget": self.budget, "seed": self.seed, "num_threads": self.num_threads}
+        self.model_ = estimator_class("perpetual-own", self.kind)(**options).fit(X, y)
+        if self.kind == "classification":
+            self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Predictions."""
+        return np.asarray(self.model_.predict(X))
+
+
+class PerpetualRegressor(RegressorMixin, _Perpetual):
+    """Of numbers."""
+
+    kind = "regression"
+
+
+class PerpetualClassifier(ClassifierMixin, _Perpetual):
+    """Of classes."""
+
+    kind = "classification"
+
+    def predict_proba(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        """Probabilities of the classes."""
+        return np.asarray(self.model_.predict_proba(X))
+
+
 class TabNetStoppedRegressor(RegressorMixin, BaseEstimator):
     """TabNet (pytorch-tabnet) with its own sizes, on standardised columns, stopped where the error on a fifth of the
     rows, held out, gets no lower in `PATIENCE` epochs.

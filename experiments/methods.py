@@ -62,8 +62,13 @@ METHODS: dict[str, Entry] = {  # other libraries'
     ),
     "hist-gradient-boosting": _sklearn("ensemble", "HistGradientBoosting", threads=""),
     "perpetual": Entry(
-        "perpetual:PerpetualRegressor", "perpetual:PerpetualClassifier", "perpetual", seed="seed", threads="num_threads"
+        "experiments.baselines:PerpetualRegressor",
+        "experiments.baselines:PerpetualClassifier",
+        "perpetual",
+        seed="seed",
+        threads="num_threads",
     ),
+    "perpetual-own": Entry("perpetual:PerpetualRegressor", "perpetual:PerpetualClassifier", "perpetual", seed="seed"),
     "tabnet": Entry("experiments.baselines:TabNetStoppedRegressor", needs="pytorch-tabnet", threads=""),
     "hhcart": Entry("experiments.baselines:HHCARTRegressor", needs="scikit-obliquetree", seed="", threads=""),
     "dl85": Entry(classifier="experiments.baselines:DL85QuantileClassifier", needs="pytrees-rs", seed="", threads=""),

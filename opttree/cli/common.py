@@ -59,6 +59,11 @@ def names_in(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def add_skipping(parser: argparse.ArgumentParser) -> None:
+    """Add the option that leaves out rows without a target."""
+    parser.add_argument("--skip-blank-targets", action="store_true", help="leave out rows without a target")
+
+
 def reading_of(args: argparse.Namespace, path: str, text: Any = (), like: Any = None, known: Any = None) -> Reading:
     """The table of a file, by the options that say how it is written."""
     from opttree.tables.reading import read

@@ -13,6 +13,7 @@ from typing import Any
 from opttree.cli import beyond, tall
 from opttree.cli.common import (
     add_reading,
+    add_skipping,
     check_finite,
     check_place,
     go_on,
@@ -49,7 +50,7 @@ def add_parsers(commands: Any) -> None:
     fit.add_argument(
         "--categorical", default="", metavar="COL,COL", help="columns of numbers that are categories; text always is"
     )
-    fit.add_argument("--skip-blank-targets", action="store_true", help="leave out rows without a target")
+    add_skipping(fit)
     fit.add_argument("--time-limit", type=float, metavar="SECONDS", help="after which the best model so far is kept")
     fit.add_argument("--verbose", action="store_true", help="show a progress bar")
     tall.add_options(fit)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opttree.cli.certify import add_parser as add_certify
-from opttree.cli.common import add_reading, draw, go_on, save_figure, table_for, table_of, task_of
+from opttree.cli.common import add_reading, add_skipping, draw, go_on, save_figure, table_for, table_of, task_of
 from opttree.cli.fit import add_parsers as add_fit, as_named, check_depth, check_device, tree_options
 from opttree.cli.models import add_parsers as add_models
 from opttree.cli.race import add_parser as add_race
@@ -107,6 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--cv", type=int, default=4, metavar="K", help="folds, >= 2; default %(default)s")
     compare.add_argument("--out", default="out", metavar="FOLDER", help="where the table (CSV) and figure (PNG) go")
     add_reading(compare)
+    add_skipping(compare)
     compare.set_defaults(run=_compare)
 
     add_solve(commands)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from opttree.cli.common import add_reading, table_of, task_of
+from opttree.cli.common import add_reading, add_skipping, table_of, task_of
 
 if TYPE_CHECKING:
     from opttree.statement import TreeProblem
@@ -38,6 +38,7 @@ def add_options(parser: argparse.ArgumentParser, *, as_tree: bool = False) -> No
     parser.add_argument("data", metavar="DATA", help="a CSV or Parquet file, or a name that `opttree datasets` lists")
     parser.add_argument("--target", metavar="COLUMN", help="column to predict; needed for a file")
     add_reading(parser)
+    add_skipping(parser)
     group = parser.add_argument_group("the problem")
     group.add_argument("--task", choices=("regression", "classification"), help="default: by the target's type")
     group.add_argument("--splits", choices=("axis", "oblique"), default=usual.get("splits"))
