@@ -40,8 +40,9 @@ def test_bad_sources(source, target, message):
     ids=repr,
 )
 def test_all_rows_teach_more_than_the_sample(table, model):
-    X, _y, _frame, folder = table
+    _X, _y, frame, folder = table
     new_X, new_y = make_friedman1(3000, n_features=6, noise=0.5, random_state=1)
+    named = frame[:3000].drop(columns="y").assign(**{f"x{j}": new_X[:, j] for j in range(6)})
     path = folder / "rows.parquet"
     model.fit_chunks(path, target="y", sample_rows=600, chunk_rows=2000, epochs=8)
     alone = type(model)(**model.get_params())
@@ -51,13 +52,14 @@ def test_all_rows_teach_more_than_the_sample(table, model):
         alone.set_params(leaf_shrinkage=0.0)  # like the leaves that are fitted to all rows
     seed = np.random.RandomState(0).randint(2**31 - 1)
     rows_X, rows_y, _n = chunks.Chunks(path, "y").sample(600, np.random.default_rng(seed))
-    assert model.score(new_X, new_y) > alone.fit(rows_X, rows_y).score(new_X, new_y)
+    assert model.score(named, new_y) > alone.fit(rows_X, rows_y).score(new_X, new_y)
     parts = list(chunks.predict_chunks(model, path, target="y", rows=900))
-    np.testing.assert_allclose(np.concatenate(parts), model.predict(X))
+    np.testing.assert_allclose(np.concatenate(parts), model.predict(frame.drop(columns="y")))
 
 
 def test_leaves_are_fitted_to_all_rows_exactly(table):
-    X, y, _frame, folder = table
+    _X, y, frame, folder = table
+    X = frame.drop(columns="y")
     model = GETRegressor(2, random_state=0).fit_chunks(folder / "rows.parquet", target="y", sample_rows=500)
     leaf = model.apply(X)
     for number in np.unique(leaf):
