@@ -183,6 +183,19 @@ def test_any_solver_loss_and_side_constraint(tmp_path, csv, capsys):
     assert "u <=" not in capsys.readouterr().out
 
 
+def test_rows_without_a_target_may_be_left_out(tmp_path, capsys):
+    frame = pd.DataFrame({"a": np.arange(40.0), "y": [None, None, *(np.arange(38) // 10 + 0.5)]})
+    frame.to_csv(tmp_path / "blank.csv", index=False)
+    out, saved = ["--out", str(tmp_path / "out")], str(tmp_path / "tree.json")
+    command = ["solve", str(tmp_path / "blank.csv"), "--target", "y", "--depth", "1", "--save", saved, *out]
+    assert main(command) == 2
+    assert "--skip-blank-targets leaves these rows out" in capsys.readouterr().err
+    assert main([*command, "--skip-blank-targets"]) == 0
+    certify = ["certify", saved, str(tmp_path / "blank.csv"), "--target", "y", "--skip-blank-targets"]
+    assert main([*certify, "--out", str(tmp_path / "told.json")]) == 0
+    assert "Proved optimal" in capsys.readouterr().out
+
+
 def test_constraints_are_of_all_features_of_a_column(tmp_path, capsys):
     """A column with blanks makes two features of its name, a text column another name."""
     rng = np.random.default_rng(0)
