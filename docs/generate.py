@@ -38,8 +38,7 @@ LEADERS = {
     },
     "leaderboard_regression_tuned": {
         "forest*": "forest", "boosted*": "boosting", "catboost*": "CatBoost", "xgboost*": "XGBoost",
-        "lightgbm*": "LightGBM", "rf*": "random forest",
-        "cart*": "CART",
+        "lightgbm*": "LightGBM", "rf*": "random forest", "extra-trees*": "ExtraTrees", "cart*": "CART",
     },
     "leaderboard_classification_default": {
         "boosted": "boosting", "forest": "forest", "catboost": "CatBoost", "lightgbm": "LightGBM", "xgboost": "XGBoost",
