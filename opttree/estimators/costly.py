@@ -19,7 +19,7 @@ from opttree.estimators.steps.rows import plain_labels
 from opttree.model.tree import replace
 from opttree.runtime.options import option
 from opttree.runtime.words import shown
-from opttree.tables.checks import plain_target
+from opttree.tables.checks import check_target, plain_target
 from opttree.tables.numbers import check_numbers
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.weights import check_weight
@@ -204,6 +204,7 @@ def _costs(
     y: ArrayLike, matrix: Any, costs: ArrayLike | None, classes: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], Floats]:
     """The sorted labels, and what each costs for each row (n, K); ValueError for others than ``classes``."""
+    check_target(y, numeric=False)
     target = plain_labels(column_or_1d(plain_target(y), warn=True))
     check_classification_targets(target)
     labels, code = np.unique(target, return_inverse=True)
@@ -242,12 +243,23 @@ def _places(name: str, names: Any, labels: NDArray[Any]) -> list[int] | None:
     """The numbers of the columns of a table that are named by the labels, as these or as text, in the order of the
     labels; None: they have other names. ValueError where some are so named.
     """
+    if (places := _places_of(labels, names)) is not None:
+        return places
     known, wanted = [str(one) for one in names], [str(label) for label in labels.tolist()]
     named = [one in known for one in wanted]
     if any(named) and not all(named) and known != [str(k) for k in range(len(known))]:
         told = shown(labels.tolist())
         raise ValueError(f"{name} must have a column named by each label, {told}; got {shown(list(names))}")
-    return [known.index(one) for one in wanted] if named and all(named) else None
+    return None
+
+
+def _places_of(labels: NDArray[Any], names: Any) -> list[int] | None:
+    """The places of labels among names, by their values, or else by their texts; None: some are not among them."""
+    for kind in (lambda one: one, str):
+        known, wanted = [kind(one) for one in names], [kind(label) for label in labels.tolist()]
+        if wanted and all(one in known for one in wanted):
+            return [known.index(one) for one in wanted]
+    return None
 
 
 def _by_label(matrix: Any, labels: NDArray[Any]) -> Any:
@@ -255,9 +267,11 @@ def _by_label(matrix: Any, labels: NDArray[Any]) -> Any:
     places = _places("cost_matrix", getattr(matrix, "columns", ()), labels)
     if places is None:
         return matrix
-    rows = [str(one) for one in getattr(matrix, "index", ())]
-    if not rows and places == list(range(len(labels))):
+    index = list(getattr(matrix, "index", ()))
+    if not index and places == list(range(len(labels))):
         return matrix
-    if missing := [label for label in labels.tolist() if str(label) not in rows]:
+    rows = _places_of(labels, index)
+    if rows is None:
+        missing = [label for label in labels.tolist() if str(label) not in map(str, index)]
         raise ValueError(f"cost_matrix must have a row named by each label; got none for {missing[0]!r}")
-    return np.asarray(matrix)[[rows.index(str(label)) for label in labels.tolist()]][:, places]
+    return np.asarray(matrix)[rows][:, places]

@@ -163,7 +163,8 @@ def plain_target(y: Any) -> Any:
     """
     if hasattr(y, "columns") and hasattr(y, "items") and type(y).__module__.startswith("pandas"):
         columns = [np.asarray(plain_target(column)) for _name, column in y.items()]
-        return np.column_stack(columns) if columns and all(c.dtype.kind in "biu" for c in columns) else y
+        kinds = {column.dtype.kind for column in columns}
+        return np.column_stack(columns) if kinds in ({"b"}, {"i"}, {"u"}) else y
     kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
     return y.to_numpy(dtype=kind) if kind is not None and np.dtype(kind).kind in "biu" else y
 

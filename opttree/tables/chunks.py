@@ -69,7 +69,7 @@ class Chunks:
 
     def __iter__(self) -> Iterator[tuple[Floats, NDArray[Any] | None]]:
         for X, y in self.tables():
-            yield np.ascontiguousarray(X, np.float64), y
+            yield _numbers(X), y
 
     def tables(self) -> Iterator[tuple[Any, NDArray[Any] | None]]:
         """The chunks as they are read: those of files and of Dask are DataFrames, whose columns are in one order.
@@ -87,18 +87,22 @@ class Chunks:
         first: tuple[Any, ...] | None = None
         for X, y in self._parts():
             shape, of_y = X.shape if hasattr(X, "shape") else np.shape(X), np.shape(y)
+            if not shape or not shape[0]:
+                continue
             if len(shape) != 2:
                 raise ValueError(f"X must have two dimensions in each part; got {len(shape)}")
             if y is not None and (not of_y or of_y[0] != shape[0]):
                 raise ValueError(f"y must have an entry for each row; got {of_y[0] if of_y else 1} for {shape[0]} rows")
             outputs = of_y[1:] if of_y[1:] != (1,) else ()
-            names = list(X.columns) if hasattr(X, "columns") else None
+            names = list(X.columns) if hasattr(X, "iloc") else None
             first = first or (shape[1], outputs, names)
             if names is not None and first[2] is not None and names != first[2]:
-                if sorted(map(str, names)) != sorted(map(str, first[2])):
-                    told = [name for name in first[2] if name not in names] or [n for n in names if n not in first[2]]
-                    raise ValueError(f"all parts must have the same columns; got some without {told[0]!r}")
-                X = X[first[2]]
+                known, wanted = list(map(str, names)), list(map(str, first[2]))
+                if sorted(known) != sorted(wanted) or len(set(known)) < len(known):
+                    told = [name for name in wanted if name not in known] or [n for n in known if n not in wanted]
+                    lacks = f"some without {told[0]!r}" if told else "one name several times"
+                    raise ValueError(f"all parts must have the same columns; got {lacks}")
+                X = X.iloc[:, [known.index(name) for name in wanted]]
             if shape[1] != first[0]:
                 raise ValueError(f"all parts must have the same columns, {first[0]}; got {shape[1]}")
             if y is not None and outputs != first[1]:
@@ -201,6 +205,12 @@ class Chunks:
         return kept_X, kept_y, n
 
 
+def _numbers(X: Any) -> Floats:
+    """A table as an array of numbers; blanks are NaN."""
+    numbers: Floats = X.to_numpy(np.float64, na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X, np.float64)
+    return np.ascontiguousarray(numbers)
+
+
 def predict_chunks(
     model: Any, source: Any, *, target: str | list[str] | None = None, rows: int = ROWS, method: str = "predict"
 ) -> Iterator[NDArray[Any]]:
@@ -242,8 +252,8 @@ def predict_chunks(
     answer: Callable[[Any], NDArray[Any]] = getattr(model, method)
     names = getattr(model, "feature_names_in_", getattr(model, "feature_names", None))
     for X, _y in Chunks(source, target, rows).tables():
-        if not hasattr(X, "columns") or names is None:
-            yield answer(np.ascontiguousarray(X, np.float64))
+        if not hasattr(X, "iloc") or names is None:
+            yield answer(_numbers(X))
         else:  # by the names of the columns; a table that lacks one is refused by the model
             known = [name for name in names if name in X.columns]
             yield answer(X[known] if len(known) == len(names) else X)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from numpy import ptp
+import numpy as np
 
 from opttree.model.tree import Tree
 from opttree.runtime.clock import seconds_left
@@ -15,6 +15,7 @@ from opttree.statement.joint_leaves import NoAnswersError
 from solvers.core.base import LastCall, Step
 from solvers.core.result import SolverError, Termination, Verdict
 
+EPSILON = 4.0 * float(np.finfo(float).eps)
 CLOSE = 1e-9  # relative, of a bound and an objective that are the same
 NOTHING = 1e-12  # of one leaf's objective: what rounding leaves of a loss of 0
 LOST = 1e-3  # of an objective: the most that tolerances may be in a proof
@@ -22,12 +23,21 @@ DISAGREE = 1e-5  # relative, of a bound that is wrong and not rounded
 WHOLE = 1e-5  # errors of rows of equal weight are whole numbers, to this
 
 
-def rounded(objective: float, leaf: float) -> float:
+def rounded(objective: float, leaf: float, noise: float) -> float:
     """What rounding may leave of a loss of 0, where one leaf has the objective ``leaf``: of an objective that is hardly
-    more it is no part of a proof.
+    more it is no part of a proof, but for the ``noise`` of rows, see `noise_of`.
     """
     left = NOTHING * leaf
-    return left if left <= LOST * abs(objective) or abs(objective) <= LOST * left else 0.0
+    counts = left <= LOST * abs(objective) or abs(objective) <= LOST * left
+    return max(left if counts else 0.0, noise)
+
+
+def noise_of(problem: TreeProblem) -> float:
+    """What rounding may leave of the costs of rows that a tree answers exactly, far from 0 as they may be."""
+    if problem.is_classification:
+        return 0.0
+    size = EPSILON * float(np.abs(problem.Y).max())
+    return float(problem.w.sum()) * size ** max(problem.loss_function.degree, 1.0)
 
 
 class Incumbent:
@@ -38,8 +48,8 @@ class Incumbent:
         self.tree: Tree | None = None
         self.objective, self.bound = math.inf, 0.0
         free = problem.restated(constraints=())
-        self.leaf = free.objective(free.best_constant())
-        equal = problem.loss_function.form == "errors" and float(ptp(problem.w)) == 0.0
+        self.leaf, self.noise = free.objective(free.best_constant()), noise_of(problem)
+        equal = problem.loss_function.form == "errors" and float(np.ptp(problem.w)) == 0.0
         self.whole = float(problem.w[0]) if equal and not problem.price_per_split else 0.0
         self.infeasible = False
         self.slack = 0.0  # what an optimizer's tolerances may add to a bound
@@ -51,7 +61,7 @@ class Incumbent:
         """Whether a gap is left."""
         if math.isinf(self.objective):
             return not self.infeasible
-        within = self.gap * abs(self.objective) + rounded(self.objective, self.leaf)
+        within = self.gap * abs(self.objective) + rounded(self.objective, self.leaf, self.noise)
         if self.slack <= LOST * abs(self.objective):
             within += 2.0 * self.slack
         return self.objective - self.bound > within

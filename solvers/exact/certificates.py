@@ -17,7 +17,7 @@ from opttree.tables.chunks import Chunks
 from opttree.tables.parts import Rows
 from solvers.core.base import Solver
 from solvers.core.driver import solve
-from solvers.core.incumbent import rounded
+from solvers.core.incumbent import noise_of, rounded
 from solvers.core.result import Result, Termination, Trace, TraceRow
 from solvers.exact import BlockBounds, BranchAndBound
 from solvers.exact.blocks import block_bounds, total_weight, words
@@ -247,7 +247,7 @@ def _verdict(problem: TreeProblem, tree: Tree, result: Result) -> Result:
     if bound is not None and objective < bound - slack:
         termination, bound = Termination.LOCALLY_OPTIMAL, None
         start = f"{termination.value} The tree is better than any of the candidates, so it is not made of them."
-    elif result.objective < objective - BOUND_RTOL * abs(objective) - rounded(objective, leaf):
+    elif result.objective < objective - BOUND_RTOL * abs(objective) - rounded(objective, leaf, noise_of(problem)):
         start = f"Not optimal: a better tree has the objective {result.objective:.9g}."
         termination = Termination.LOCALLY_OPTIMAL if termination is Termination.OPTIMAL else termination
     message = start + result.message.removeprefix(result.termination.value)

@@ -22,7 +22,7 @@ from opttree.statement.constraints.base import EXACT
 from opttree.statement.joint_leaves import NoAnswersError
 from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.driver import solve
-from solvers.core.incumbent import rounded
+from solvers.core.incumbent import noise_of, rounded
 from solvers.core.result import SolverError, Termination, Verdict
 from solvers.exact.branch_and_bound import BranchAndBound
 from solvers.exact.joined import joined
@@ -261,7 +261,9 @@ class _Run:
         """Whether a gap is left."""
         if math.isinf(self.objective):
             return math.isfinite(self.bound)
-        within = max(self.options.gap, CLOSE) * abs(self.objective) + rounded(self.objective, self.leaf)
+        within = max(self.options.gap, CLOSE) * abs(self.objective) + rounded(
+            self.objective, self.leaf, noise_of(self.problem)
+        )
         return self.objective - self.bound > within
 
     @property

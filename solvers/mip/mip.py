@@ -23,6 +23,7 @@ from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import Constraint
 from solvers.core.base import LastCall, Solver, Step, Steps
+from solvers.core.incumbent import noise_of
 from solvers.core.result import Termination, Verdict
 from solvers.exact.relaxed import is_relaxable, relaxed_steps
 from solvers.initial import CartInit
@@ -275,7 +276,7 @@ class _Search:
         of_rows = ROW_TOLERANCE * row * (1 + self.problem.depth) if self.by_rows else 0.0
         self.slack = max(TOLERANCE * leaf, of_rows)
         self.is_tight = bool(self.problem.constraints) and not self.by_rows  # they may hold for inexact integers alone
-        self.rounding = ROUNDING * leaf
+        self.rounding, self.noise = ROUNDING * leaf, noise_of(self.problem)
         self.gap = options.gap if options.gap is not None else ROUGH_GAP if rough else GAP
         self.bound, self.nodes = 0.0, 0
         self.doubtful = False  # whether candidate splits may be missing: then there is no bound
@@ -411,7 +412,8 @@ class _Search:
     def is_proved(self) -> bool:
         """Whether the bound meets the incumbent."""
         return (
-            self.tree is not None and self.objective - self.bound <= self.gap * abs(self.objective) + 2.0 * self.slack
+            self.tree is not None
+            and self.objective - self.bound <= self.gap * abs(self.objective) + 2.0 * self.slack + self.noise
         )
 
     def is_lost(self) -> bool:
@@ -419,7 +421,8 @@ class _Search:
         within, most = self.gap * abs(self.objective) + 2.0 * self.rounding, LOST * abs(self.objective)
         if 2.0 * self.rounding <= most and self.objective - self.bound <= within:
             return False
-        return 2.0 * self.slack > most > LOST * self.rounding  # of less is a perfect fit
+        perfect = max(self.rounding, self.noise)
+        return 2.0 * self.slack > most and abs(self.objective) > perfect
 
     def detail(self) -> str:
         """Addition to the message: candidate splits, tolerance, and whether model and tree agree."""

@@ -7,7 +7,17 @@ from experiments.benchmarks import bounds
 from opttree import OCTClassifier, TAOClassifier, TAORegressor, TreeProblem
 from opttree.model.convert import as_tree
 from opttree.statement.constraints import Monotone, RequireSplit, SameLeaf
-from solvers import MIP, TAO, BranchAndBound, LocalSearch, MonotoneDP, Termination, certify, solve
+from solvers import (
+    MIP,
+    TAO,
+    BranchAndBound,
+    ColumnGeneration,
+    LocalSearch,
+    MonotoneDP,
+    Termination,
+    certify,
+    solve,
+)
 
 SECONDS = 1.0  # of each run: bounds hold at any time
 
@@ -103,3 +113,14 @@ def test_one_heavy_row_does_not_hide_the_others():
     stated = TreeProblem(X, y, 1, "axis", sample_weight=[1.0, 1.0, 1e6, 2.0], constraints=SameLeaf(1, 0))
     result = solve(stated, MIP("flow", threads=1))
     assert result.termination is Termination.STALLED or result.objective < 0.75
+
+
+@pytest.mark.parametrize("offset", [3.3, 3e8, 1e9])
+@pytest.mark.parametrize("constraint", [None, Monotone(0)])
+def test_a_perfect_fit_far_from_zero_is_proved(offset, constraint):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    for y in (np.full(40, offset), offset + 2.0 * (X[:, 0] > 0)):
+        stated = TreeProblem(X, y, depth=1, splits="axis", constraints=constraint or ())
+        for solver in (MIP(threads=1), MonotoneDP(), ColumnGeneration()):
+            if solver.refusal(stated) is None:
+                assert solve(stated, solver).termination is Termination.OPTIMAL, solver

@@ -155,6 +155,11 @@ def test_names_of_other_types_and_tables_are_read():
     np.testing.assert_array_equal(CostClassifier(max_depth=2, cost_matrix=in_order).fit(X, y).predict(X), expected)
     with pytest.raises(ValueError, match="cost_matrix must have a row named by each label; got none for 0"):
         CostClassifier(cost_matrix=in_order[["2", "0", "1"]]).fit(X, y)
+    costs = pd.DataFrame({1: (y == 0) * 1.0, 0: (y > 0) * 1.0})  # columns in another order than the labels
+    for labels in ((y > 0).astype(float), y > 0, (y > 0).astype(int)):
+        found = CostClassifier(max_depth=2).fit(X, labels, costs=costs)
+        assert found.score(X, labels, costs=costs) > -0.5
+        assert np.mean(found.predict(X) == labels) > 0.6
     flags = pd.DataFrame([[0, 9], [1, 0]], index=[False, True], columns=[False, True])
     assert CostClassifier(cost_matrix=flags).fit(X, y > 1).classes_.tolist() == [False, True]
 

@@ -67,6 +67,22 @@ def test_columns_of_files_are_found_by_their_names(table):
         list(chunks.Chunks(folder / "two", "y"))
 
 
+def test_tables_of_other_libraries_blanks_and_empty_parts_are_read(tmp_path):
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    import pandas as pd
+
+    columns = {"a": [1.0, 2.0], "b": [3.0, 4.0]}
+    for part in (pl.DataFrame(columns), pa.table(columns)):
+        ((X, _y),) = chunks.Chunks(lambda part=part: iter([([], []), (part, [1, 2])]))
+        np.testing.assert_array_equal(X, [[1.0, 3.0], [2.0, 4.0]])
+    pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}).to_parquet(tmp_path / "blank.parquet")
+    ((X, _y),) = chunks.Chunks(tmp_path / "blank.parquet")
+    np.testing.assert_array_equal(X, [[1.0], [np.nan]])
+    two = [(pd.DataFrame(np.ones((2, 3)), columns=list(names)), [1, 2]) for names in ("aab", "aba")]
+    with pytest.raises(ValueError, match="all parts must have the same columns; got one name several times"):
+        list(chunks.Chunks(lambda: iter(two)))
+
+
 def as_tree_of(model, folder):
     opttree.save(model, folder / "model.json")
     return opttree.load(folder / "model.json")

@@ -213,15 +213,7 @@ def _begun(options: Estimator, rows: Rows, sample_rows: int, checkpoint: Any) ->
         try:
             with Path(checkpoint).open("rb") as file:
                 told, attributes, begun = pickle.load(file)
-        except (
-            pickle.UnpicklingError,
-            EOFError,
-            AttributeError,
-            ImportError,
-            LookupError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except (pickle.UnpicklingError, EOFError, *NOT_OURS) as error:
             raise ValueError(f"checkpoint must be a file that a fit has written; got {checkpoint}: {error}") from error
         if told != told_options(options):
             raise ValueError(f"checkpoint must be of the same options; got one of {told}")
@@ -320,8 +312,10 @@ def _digest(X: Any, y: NDArray[Any], weight: Floats, first_row: int) -> int:
 
     table = X if hasattr(X, "columns") else pd.DataFrame(np.zeros((len(y), 0)) if is_given_sparse(X) else X)
     together: Any = np.arange(first_row, first_row + len(y)).astype(np.uint64)
-    for part in (table, pd.DataFrame(y), pd.DataFrame(weight)):
-        together = together * FACTOR + pd.util.hash_pandas_object(part, index=False).to_numpy(np.uint64)
+    for column in (series for part in (table, pd.DataFrame(y), pd.DataFrame(weight)) for _name, series in part.items()):
+        is_number = pd.api.types.is_numeric_dtype(column.dtype)  # whole numbers may be doubles in another part
+        values: Any = column.to_numpy(np.float64, na_value=np.nan) if is_number else column.astype(object).to_numpy()
+        together = together * FACTOR + pd.util.hash_array(values)
         together ^= together >> np.uint64(29)
     names = zlib.crc32(repr(list(table.columns)).encode())
     return (int((together * FACTOR).sum(dtype=np.uint64)) + names * len(y)) % 2**64
