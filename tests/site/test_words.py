@@ -178,11 +178,11 @@ def test_which_method_quotes_the_leaderboards():
     told = ", ".join(f"{classes[key]:.3f}".lstrip("0") for key in ("forest", "boosted", "catboost"))
     assert f"({told}); CatBoost has the best mean rank" in text
     classes = board("leaderboard_classification_tuned")
-    told = [f"{classes.mean()[key]:.3f}".lstrip("0") for key in ("boosted*", "catboost*", "forest*")]
+    told = [f"{classes.mean()[key]:.3f}".lstrip("0") for key in ("catboost*", "boosted*", "forest*")]
     ours, theirs = classes["boosted*"], classes["catboost*"]
-    assert "on {} sets: boosting {}, CatBoost {}, the forest {}.".format(len(classes), *told) in " ".join(text.split())
+    assert "on {} sets: CatBoost {}, boosting {}, the forest {}.".format(len(classes), *told) in " ".join(text.split())
     assert f"on {(theirs > ours).sum()} sets and less on {(ours > theirs).sum()}, whose gains are larger" in text
-    assert ours.mean() > theirs.mean()
+    assert abs(ours.mean() - theirs.mean()) < 5e-4  # "level"
     ranks = pd.read_csv(RESULTS / "leaderboard_classification_default" / "friedman.csv", index_col=0)
     assert ranks.iloc[:, 0].idxmin() == "catboost"
     for method in ("cart", "tao", "tao-linear"):
