@@ -206,7 +206,7 @@ def plot_split_evolution(
     best = min(judged, key=lambda step: step.info["validation"]).phase
     trees = [(step.info["epoch"], step.tree.canonical) for step in judged if step.phase == best]
     names = trees[0][1].names(feature_names)
-    levels = min(levels, max(1, *(1 + int(tree.node_depth[: tree.n_branches].max(initial=0)) for _, tree in trees)))
+    levels = min(levels, max(2, *(1 + int(tree.node_depth[: tree.n_branches].max(initial=0)) for _, tree in trees)))
     epochs = np.array([epoch for epoch, _tree in trees])
     n_places = 2**levels - 1
     feature, threshold = np.full((n_places, len(trees)), -1), np.full((n_places, len(trees)), np.nan)
