@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
@@ -118,8 +117,11 @@ class _Grouped(Constraint):
             group = np.asarray(self.group)
             if group.ndim != 1:
                 raise ValueError(f"group must be the number of a feature or one group per row; got {shown(self.group)}")
-            if (blank := pd.isna(group)).any():
-                raise ValueError(f"group must have no missing values; got {int(blank.sum())}")
+            if group.dtype.kind in "fOmM":
+                from pandas import isna
+
+                if (blank := isna(group)).any():
+                    raise ValueError(f"group must have no missing values; got {int(blank.sum())}")
             try:
                 found = np.unique(group, return_inverse=True)[1]
             except TypeError as error:
