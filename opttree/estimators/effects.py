@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from opttree.estimators.proved import ProvedTree, priced, solver_of
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
-from opttree.estimators.scores import as_numbers, check_shapes, numbers_of, residuals, unmasked
+from opttree.estimators.scores import as_numbers, check_shapes, residuals
 from opttree.estimators.steps.price import plain, solve_priced
 from opttree.estimators.steps.units import raw_tree, with_training
 from opttree.estimators.tasks import check_coverage
@@ -22,6 +22,7 @@ from opttree.model.tree import replace
 from opttree.runtime.options import option
 from opttree.tables.checks import as_given
 from opttree.tables.encoding import is_table, rows_of
+from opttree.tables.numbers import numbers_of, unmasked
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.weights import check_weight
 from opttree.wide.sparse import is_given_sparse

@@ -12,12 +12,12 @@ from sklearn.utils import check_random_state
 
 from opttree.estimators.proved import ProvedTree, priced, solver_of, unscaled
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
-from opttree.estimators.scores import as_numbers, check_shapes, numbers_of, scores, unmasked
+from opttree.estimators.scores import as_numbers, check_shapes, scores
 from opttree.estimators.steps.model import single_tree
 from opttree.estimators.steps.price import plain, solve_priced
 from opttree.model.tree import replace
 from opttree.runtime.options import option
-from opttree.tables.numbers import check_numbers
+from opttree.tables.numbers import check_numbers, numbers_of, unmasked
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.weights import check_weight
 

@@ -13,6 +13,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from opttree.tables.checks import TableWarning, as_given
 from opttree.tables.encoder import TableEncoder, as_array, needs_encoding
+from opttree.tables.numbers import numbers_of, unmasked
 from opttree.wide.sparse import is_given_sparse
 
 __all__ = ["residuals", "scores"]
@@ -261,24 +262,6 @@ def check_shapes(table: Any, treatment: NDArray[Any], outcome: NDArray[Any], nam
     if len(shape) != 2 or treatment.shape != shape[:1] or outcome.shape != shape[:1]:
         shapes = f"{shape}, {treatment.shape} and {outcome.shape}"
         raise ValueError(f"{name} must be (n, p), treatment and outcome (n,); got shapes {shapes}")
-
-
-def unmasked(name: str, values: Any) -> Any:
-    """An argument; ValueError for a masked array some of whose entries are masked."""
-    if np.ma.is_masked(values):
-        raise ValueError(f"{name} must have no missing values; got {int(np.ma.count_masked(values))} masked")
-    return values
-
-
-def numbers_of(name: str, values: Any) -> Floats:
-    """An argument as numbers; ValueError for others, dates, imaginary parts and masked entries among them."""
-    kind = getattr(getattr(unmasked(name, values), "dtype", None), "kind", "")
-    if kind in ("c", "m", "M"):
-        raise ValueError(f"{name} must hold real numbers; got {'complex ones' if kind == 'c' else 'dates or times'}")
-    try:
-        return np.asarray(values, np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must hold numbers; got {error}") from error
 
 
 def _known(propensity: ArrayLike, n: int, n_treatments: int) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,3 +28,21 @@ def check_numbers(name: str, values: NDArray[np.float64]) -> None:
         raise ValueError(f"{name} must be finite; got {flat[~np.isfinite(flat)][0]}")
     if (largest := float(np.abs(flat).max())) > LARGEST:
         raise ValueError(f"{name} must hold numbers of at most {LARGEST:g} in size; got {largest:g}")
+
+
+def unmasked(name: str, values: Any) -> Any:
+    """An argument; ValueError for a masked array some of whose entries are masked."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} must have no missing values; got {int(np.ma.count_masked(values))} masked")
+    return values
+
+
+def numbers_of(name: str, values: Any) -> NDArray[np.float64]:
+    """An argument as numbers; ValueError for others, dates, imaginary parts and masked entries among them."""
+    kind = getattr(getattr(unmasked(name, values), "dtype", None), "kind", "")
+    if kind in ("c", "m", "M"):
+        raise ValueError(f"{name} must hold real numbers; got {'complex ones' if kind == 'c' else 'dates or times'}")
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must hold numbers; got {error}") from error
