@@ -23,6 +23,7 @@ from opttree.statement import TreeProblem
 from opttree.statement.constraints import ForbidSplit, RequireSplit
 from solvers.core.base import LastCall, Solver, Step, Steps, changed_steps
 from solvers.core.combinators import follow
+from solvers.core.incumbent import noise_of
 from solvers.core.result import Termination, Verdict
 from solvers.exact.early import (
     ALONE_LATE,
@@ -290,10 +291,10 @@ class BranchAndBound(Solver):
         objective, leaf = problem.objective(last.tree), problem.objective(problem.best_constant())
         loss = problem.loss_function
         degree = 2.0 if loss.additive == "huber" else max(loss.degree, 1.0)
-        rounded = PERFECT if loss.positive else PROOF_ATOL**degree  # of a perfect fit
+        rounded = max((PERFECT if loss.positive else PROOF_ATOL**degree) * leaf, noise_of(problem))  # of a perfect fit
         if isinstance(search, Search) and search.is_one_leaf:
             return Verdict(Termination.OPTIMAL, words)
-        if objective - search.bound > max(self.gap, PROOF_RTOL) * (1.0 + PROOF_RTOL) * abs(objective) + rounded * leaf:
+        if objective - search.bound > max(self.gap, PROOF_RTOL) * (1.0 + PROOF_RTOL) * abs(objective) + rounded:
             words += " Costs this far below that of one leaf are lost in its rounding."
             return Verdict(Termination.STALLED, words)
         return Verdict(Termination.OPTIMAL, words)

@@ -405,3 +405,11 @@ def test_a_search_of_columns_that_is_stopped_has_valid_bounds():
     assert result.termination is Termination.TIME_LIMIT
     assert 0.0 <= result.bound < result.objective
     assert result.seconds < 3.0
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e9])
+def test_a_perfect_fit_far_from_zero_is_proved(far):
+    X = np.arange(40.0)[:, None]
+    result = solve(TreeProblem(X, far + np.repeat(np.arange(4.0), 10), depth=2, splits="axis"), BranchAndBound())
+    assert result.termination is Termination.OPTIMAL
+    assert result.objective < 1e-12
