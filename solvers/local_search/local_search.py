@@ -154,7 +154,10 @@ class LocalSearch(Solver):
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Searches one after another, with a step after every pass."""
-        yield Step(problem.one_leaf(), phase="constant")
+        constant = problem.one_leaf()
+        if any(c.violation(problem, constant) is not None for c in problem.constraints):
+            return Termination.INFEASIBLE  # what one leaf of all rows violates, leaves of fewer rows do
+        yield Step(constant, phase="constant")
         if start is not None and start.n_branches <= self._most_splits(problem):
             yield Step(problem.live(start), phase="start")
         if problem.depth == 0:

@@ -5,6 +5,7 @@ import pytest
 from sklearn.datasets import make_friedman1
 
 from opttree import L1, OCTClassifier, ORTRegressor, SplitPrice, TreeProblem
+from opttree.constraints import MinPerGroup
 from opttree.kernels.exact import partition
 from opttree.kernels.records import Rows
 from solvers import MIP, TAO, CartInit, Chain, LocalSearch, RandomInit, Termination, solve
@@ -242,3 +243,15 @@ def test_a_scan_of_linear_leaves_on_many_columns_looks_at_the_clock(splits):
     problem = TreeProblem(X, X[:, 0] + np.abs(X[:, 1]), depth=3, splits=splits, leaves="linear")
     result = solve(problem, LocalSearch(), time_limit=0.3, random_state=0)  # took 3 s and more, at 1,000 columns 95
     assert result.seconds < 1.5
+
+
+def test_constraints_that_one_leaf_violates_leave_no_tree():
+    rng = np.random.default_rng(0)
+    X, group = rng.normal(size=(60, 3)), np.repeat(["a", "b"], 30)
+    results = [
+        solve(TreeProblem(X, X[:, 0], 2, "axis", constraints=MinPerGroup(group, k)), LocalSearch(), random_state=0)
+        for k in (31, 30)
+    ]
+    assert [result.termination for result in results] == [Termination.INFEASIBLE, Termination.LOCALLY_OPTIMAL]
+    assert results[0].tree is None
+    assert results[1].tree.n_branches == 0
