@@ -19,6 +19,7 @@ from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement.constraints import MaxSplits
 from opttree.tables.encoder import as_array
+from opttree.tables.numbers import not_numbers
 from opttree.wide.sparse import is_given_sparse
 
 DEEPEST = 6  # of a tree that is searched
@@ -56,7 +57,7 @@ def _numbers(X: Any) -> Floats:
     try:
         table = np.asarray(as_array(X), np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"X must be a dense table of numbers; got {error}") from error
+        raise not_numbers("X", X, error) from error
     if np.isnan(table).any():
         raise ValueError(f"X must have no missing values; got {int(np.isnan(table).sum())} NaN")
     return table

@@ -45,4 +45,16 @@ def numbers_of(name: str, values: Any) -> NDArray[np.float64]:
     try:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must hold numbers; got {error}") from error
+        raise not_numbers(name, values, error) from error
+
+
+def not_numbers(name: str, values: Any, error: Exception) -> ValueError:
+    """What to raise for an argument that holds other things than numbers: it names the first such column of a table."""
+    table = np.asarray(values, object)
+    names = list(getattr(values, "columns", range(table.shape[1]))) if table.ndim == 2 else []
+    for label, column in zip(names, table.T, strict=False):
+        try:
+            column.astype(np.float64)
+        except (TypeError, ValueError, OverflowError) as found:
+            return ValueError(f"{name} must hold numbers; got {found} in column {label!r}")
+    return ValueError(f"{name} must hold numbers; got {error}")

@@ -1,6 +1,7 @@
 """Clusters that trees explain."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris, load_wine
 from sklearn.preprocessing import StandardScaler
@@ -41,5 +42,7 @@ def test_weights_and_depths(rng):
     np.testing.assert_array_equal(small.labels_, KMeansTree(3).fit(X).labels_)
     with pytest.raises(ValueError, match="X must have no missing values"):
         KMeansTree(2).fit([[1.0], [np.nan], [2.0]])
-    with pytest.raises(ValueError, match="X must be a dense table of numbers"):
+    with pytest.raises(ValueError, match="X must hold numbers; got .*'a' in column 0"):
         KMeansTree(2).fit([["a"], ["b"], ["c"]])
+    with pytest.raises(ValueError, match="X must hold numbers; got .*'red' in column 'colour'"):
+        KMeansTree(2).fit(pd.DataFrame({"size": [1, 2], "colour": ["red", "blue"]}))

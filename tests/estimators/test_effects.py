@@ -116,6 +116,8 @@ def test_lists_lengths_and_texts():
             CausalTree(1, **SIMPLE).fit(*given)
     with pytest.raises(ValueError, match="outcome must hold numbers; got could not convert string"):
         CausalTree(1, **SIMPLE).fit(X, treated, np.repeat("a", 200))
+    with pytest.raises(ValueError, match="X must hold numbers; got .*'red' in column 'colour'"):
+        causal.scores(pd.DataFrame({"colour": ["red", "blue"] * 100}), treated, outcome)
     with pytest.raises(ValueError, match="coverage must be between 0 and 1; got 'x'"):
         of_lists.effect_interval(X, "x")
     with pytest.raises(ValueError, match="treatment must have cv = 5 rows or more of each label; got 3 of True"):
