@@ -42,7 +42,7 @@ def test_weights_and_depths(rng):
     np.testing.assert_array_equal(small.labels_, KMeansTree(3).fit(X).labels_)
     with pytest.raises(ValueError, match="X must have no missing values"):
         KMeansTree(2).fit([[1.0], [np.nan], [2.0]])
-    with pytest.raises(ValueError, match="X must hold numbers; got .*'a' in column 0"):
+    with pytest.raises(ValueError, match=r"X must hold numbers; got .*'a' in column 0"):
         KMeansTree(2).fit([["a"], ["b"], ["c"]])
-    with pytest.raises(ValueError, match="X must hold numbers; got .*'red' in column 'colour'"):
+    with pytest.raises(ValueError, match=r"X must hold numbers; got .*'red' in column 'colour'"):
         KMeansTree(2).fit(pd.DataFrame({"size": [1, 2], "colour": ["red", "blue"]}))

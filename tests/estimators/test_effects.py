@@ -116,7 +116,7 @@ def test_lists_lengths_and_texts():
             CausalTree(1, **SIMPLE).fit(*given)
     with pytest.raises(ValueError, match="outcome must hold numbers; got could not convert string"):
         CausalTree(1, **SIMPLE).fit(X, treated, np.repeat("a", 200))
-    with pytest.raises(ValueError, match="X must hold numbers; got .*'red' in column 'colour'"):
+    with pytest.raises(ValueError, match=r"X must hold numbers; got .*'red' in column 'colour'"):
         causal.scores(pd.DataFrame({"colour": ["red", "blue"] * 100}), treated, outcome)
     with pytest.raises(ValueError, match="coverage must be between 0 and 1; got 'x'"):
         of_lists.effect_interval(X, "x")
