@@ -26,6 +26,7 @@ from opttree.wide import leaves as wide, sparse
 
 PACKED, MANY, DENSITY = 2**18, 1000, 0.1  # weights and features from which on splits are kept sparse; share not zero
 LINKS = {"identity": codes.IDENTITY, "softmax": codes.SOFTMAX}
+CANCELLED = 16.0 * float(np.finfo(np.float64).eps)  # of the terms of a sum: what rounding leaves of a sum of 0
 
 Floats = NDArray[np.float64]
 
@@ -930,11 +931,14 @@ class Tree:
             )
             A, b = sparse.rows_times(A, 1.0 / weight), b / weight
         coefs = self._coefs
-        values = self.values * y_scale + y_mean
+        values, terms = self.values * y_scale + y_mean, np.abs(y_mean)
         if self.linear_leaves:
             coefs = coefs * np.reshape(y_scale, (-1, 1)) / x_scale
-            values = values - coefs @ x_mean
+            moved = coefs @ x_mean
+            values, terms = values - moved, terms + np.abs(moved)
+        values = np.where(np.abs(values) <= CANCELLED * terms, 0.0, values)
         bounds = [None if v is None else v * y_scale + y_mean for v in (self.lower, self.upper)]
+        bounds = [None if v is None else np.where(np.abs(v) <= CANCELLED * np.abs(y_mean), 0.0, v) for v in bounds]
         spread = None if self.spread is None else self.spread * np.abs(x_scale)
         return replace(self, A=A, b=b, values=values, coefs=coefs, lower=bounds[0], upper=bounds[1], spread=spread)
 

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from opttree import Tree
+from opttree import ORTRegressor, Tree
 from tests.model.test_files import chain
 from tests.trees import random_tree
 
@@ -352,3 +352,11 @@ def test_a_damaged_tree_makes_a_short_message():
     with pytest.raises(ValueError, match="children must name every node but the root exactly once") as caught:
         Tree(children, np.ones((5000, 1)), np.zeros(5000), np.zeros((5001, 1)))
     assert len(str(caught.value)) < 300
+
+
+def test_a_leaf_of_zeros_answers_zero_in_the_units_of_the_outcome():
+    X, y = np.arange(40.0)[:, None], np.repeat([0.0, 7.0, 0.0, 3.0], 10)
+    tree = ORTRegressor(2, random_state=0).fit(X, y).tree_
+    assert sorted(tree.values[:, 0])[:2] == [0.0, 0.0]  # -4e-16 before
+    small = Tree(np.zeros((0, 2)), np.zeros((0, 1)), np.zeros(0), [[1e-15]])
+    assert small.unscale(np.zeros(1), np.ones(1)).values[0, 0] == 1e-15
