@@ -140,7 +140,7 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, ProvedTree):
         value : float
             The weighted mean.
         error : float
-            Its standard error.
+            Its standard error, of independent rows: one of weight 2 is one observation, not two.
         """
         action = self._actions(X)
         table = checked_rewards(rewards, len(self.classes_))
