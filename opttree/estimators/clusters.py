@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClusterMixin, MultiOutputMixin
+from sklearn.exceptions import ConvergenceWarning
 
 from opttree.estimators.proved import ProvedTree, priced, solver_of
 from opttree.estimators.recipe import Estimator, Fit, Floats, Outcome, Recipe
@@ -163,8 +165,17 @@ class KMeansTree(ClusterMixin, MultiOutputMixin, ProvedTree):
         ------
         ValueError
             For bad input or options, in one sentence, before any work starts.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            Where the tree has fewer clusters: of rows of fewer different values, say.
         """
-        return super().fit(X, _numbers(X), sample_weight)
+        super().fit(X, _numbers(X), sample_weight)
+        if (k := self.get_n_leaves()) < self.n_clusters:
+            sentence = f"the tree has {k} clusters, fewer than n_clusters={self.n_clusters}: no other split helped"
+            warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
+        return self
 
     def predict(self, X: Any) -> NDArray[np.intp]:
         """Cluster of each row.

@@ -1,8 +1,6 @@
 """Ctrl-C: what was found is kept, by estimators and solvers alike."""
 
-import os
 import signal
-import threading
 
 import pytest
 from sklearn.datasets import make_friedman1
@@ -16,12 +14,6 @@ from opttree.runtime import clock
 from opttree.runtime.interrupts import noted_interrupts
 from solvers import TAO, solve
 from tests.conftest import regression_problem
-
-
-def interrupt_after(seconds):
-    timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
-    return timer
 
 
 @pytest.fixture
@@ -101,19 +93,19 @@ def test_an_interrupt_before_any_tree_is_a_keyboard_interrupt():
                 model.fit(X, target)
 
 
-def test_a_search_ends_at_an_interrupt():
+def test_a_search_ends_at_an_interrupt(interrupt_at):
     X, y = make_friedman1(300, random_state=0)
     search = GridSearchCV(TAORegressor(n_init=500, random_state=0), {"max_depth": [4, 5, 6]}, cv=3)
-    interrupt_after(0.5)
+    interrupt_at(50)
     with pytest.warns(InterruptedFitWarning), pytest.raises(KeyboardInterrupt):
         search.fit(X, y)
     assert not hasattr(search, "best_estimator_")
-    interrupt_after(0.5)
+    interrupt_at(50)
     with pytest.raises(KeyboardInterrupt):
         TAORegressor("cv", n_init=10_000).fit(X, y)
 
 
-def test_the_solver_level_returns_the_best_so_far():
-    interrupt_after(0.3)
+def test_the_solver_level_returns_the_best_so_far(interrupt_at):
+    interrupt_at(50)
     result = solve(regression_problem(300), solvers.MultiStart(TAO(), 100_000), random_state=0)
     assert result.termination.name == "INTERRUPTED"

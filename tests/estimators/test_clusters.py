@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from opttree import KMeansTree
@@ -38,6 +39,8 @@ def test_weights_and_depths(rng):
     assert KMeansTree(4, max_depth=2).fit(X).get_depth() == 2
     with pytest.raises(ValueError, match="max_depth must allow 5 leaves"):
         KMeansTree(5, max_depth=2).fit(X)
+    with pytest.warns(ConvergenceWarning, match="2 clusters, fewer than n_clusters=5"):
+        assert KMeansTree(5).fit([[1.0], [2.0], [2.0]]).get_n_leaves() == 2
     small = KMeansTree(3).fit(X * 1e-200)
     np.testing.assert_array_equal(small.labels_, KMeansTree(3).fit(X).labels_)
     with pytest.raises(ValueError, match="X must have no missing values"):

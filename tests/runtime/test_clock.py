@@ -3,8 +3,7 @@
 import threading
 import time
 
-import numba
-import numpy as np
+from numba.core.compiler_lock import global_compiler_lock
 
 from opttree.runtime.clock import compile_seconds, now
 from opttree.runtime.interrupts import in_background
@@ -18,7 +17,8 @@ class Compiling(Solver):
     def steps(self, problem, start, rng):
         yield Step(problem.best_constant())
         began = time.perf_counter(), compile_seconds()
-        numba.njit(lambda x: np.sort(x)[::-1].sum())(np.ones(3))
+        with global_compiler_lock:
+            time.sleep(0.5)
         wall, compiling = time.perf_counter() - began[0], compile_seconds() - began[1]
         yield Step(problem.best_constant(), info={"wall": wall, "compiling": compiling})
         time.sleep(0.05)
@@ -26,10 +26,10 @@ class Compiling(Solver):
 
 
 def test_compilation_is_off_the_clock():
-    result = solve(regression_problem(100), Compiling(), time_limit=1.0)
+    result = solve(regression_problem(100), Compiling(), time_limit=60.0)
     second = result.trace.rows[1]
-    assert second.info["compiling"] > 0.2
-    assert second.seconds < second.info["wall"] - 0.9 * second.info["compiling"]
+    assert second.info["compiling"] >= 0.5
+    assert second.seconds <= result.trace.rows[0].seconds + second.info["wall"] - 0.5 + 0.4
     assert result.compile_seconds >= second.info["compiling"]
     assert "last" in result.trace.rows[-1].info  # the time limit was not over
 
@@ -50,8 +50,6 @@ def test_the_clock_runs_on_after_an_interrupt_in_the_compilers_lock():
 
 
 def test_the_clock_never_runs_backwards_or_loses_a_compilation():
-    from numba.core.compiler_lock import global_compiler_lock
-
     ended, stood = threading.Event(), []
 
     def poll():

@@ -15,10 +15,11 @@ from opttree.runtime.interrupts import compilation_can_end, in_background, noted
 
 
 def test_what_nobody_waits_for_ends():
-    ended = threading.Event()
+    began, ended = threading.Event(), threading.Event()
 
     def work():
         try:
+            began.set()
             while True:
                 time.sleep(0.01)
         finally:
@@ -26,8 +27,9 @@ def test_what_nobody_waits_for_ends():
 
     running = in_background(work)
     assert next(running) is None
+    assert began.wait(60.0)
     running.close()
-    assert ended.wait(5.0)
+    assert ended.wait(60.0)
     with pytest.raises(ZeroDivisionError):
         list(in_background(lambda: 1 / 0))
 
@@ -41,11 +43,12 @@ class Slow:
 
 
 def test_what_is_left_in_a_callback_is_left_after_it_and_nothing_is_reported(monkeypatch):
-    reported, ended = [], threading.Event()
+    reported, began, ended = [], threading.Event(), threading.Event()
     monkeypatch.setattr(sys, "unraisablehook", reported.append)
 
     def work():
         try:
+            began.set()
             while True:
                 Slow()
                 time.sleep(0.002)
@@ -53,11 +56,13 @@ def test_what_is_left_in_a_callback_is_left_after_it_and_nothing_is_reported(mon
             ended.set()
 
     for _ in range(5):
+        began.clear()
         ended.clear()
         running = in_background(work)
         next(running)
+        assert began.wait(60.0)
         running.close()
-        assert ended.wait(20.0)
+        assert ended.wait(60.0)
     assert not reported
 
 
@@ -74,7 +79,7 @@ def test_a_model_that_is_left_while_it_is_built_is_no_error_in_the_log(monkeypat
 
     running = in_background(lambda: setattr(pyo.ConcreteModel(), "bound", pyo.Constraint(rule=rule)))
     next(running)
-    assert began.wait(5.0)
+    assert began.wait(60.0)
     running.close()
     assert not records
     with pytest.raises(ZeroDivisionError):
@@ -83,9 +88,9 @@ def test_a_model_that_is_left_while_it_is_built_is_no_error_in_the_log(monkeypat
 
 
 def test_what_is_left_is_not_left_in_the_middle_of_a_compilation():
-    done = []
-    scope = {"__name__": "numba.core.compiler", "sleep": time.sleep, "done": done}
-    exec("def compile():\n for _ in range(20):\n  sleep(0.01)\n done.append('compiled')", scope)
+    done, began, ended = [], threading.Event(), threading.Event()
+    scope = {"__name__": "numba.core.compiler", "sleep": time.sleep, "done": done, "began": began}
+    exec("def compile():\n began.set()\n for _ in range(20):\n  sleep(0.01)\n done.append('compiled')", scope)
 
     def work():
         try:
@@ -94,10 +99,13 @@ def test_what_is_left_is_not_left_in_the_middle_of_a_compilation():
                 time.sleep(0.01)
         finally:
             done.append("left")
+            ended.set()
 
     running = in_background(work)
     next(running)
+    assert began.wait(60.0)
     running.close()
+    assert ended.wait(60.0)
     assert done == ["compiled", "left"]
 
 

@@ -17,6 +17,7 @@ from solvers import HRT, RADDT, DTSemNet, Termination, solve
 from solvers.rectified.dtsemnet import Training
 from solvers.rectified.hrt import Hinge, median_cut
 from solvers.rectified.raddt import Combinations, Ladder, Units, centred
+from tests.conftest import ends_in_time
 from tests.estimators import solver_of
 
 
@@ -200,7 +201,7 @@ def test_a_time_limit_keeps_the_best_tree_of_a_run_that_goes_on(solver):
     X, y = make_friedman1(600, noise=1, random_state=0)
     problem = TreeProblem((X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std(), depth=3)
     solve(problem, replace(solver, epochs=1), random_state=0)  # compiled
-    found = solve(problem, solver, random_state=0, time_limit=0.5)
+    found = solve(problem, solver, random_state=0, time_limit=2.0)
     assert found.termination is Termination.TIME_LIMIT
     assert found.objective < 0.95 * solve(problem, solvers.CartInit()).objective
 
@@ -209,7 +210,7 @@ def test_a_time_limit_keeps_the_best_tree_of_a_run_that_goes_on(solver):
 def test_a_time_limit_is_kept_by_deep_trees(model):
     X, y = make_friedman1(4000, random_state=0)
     type(model)(12, epochs=1, n_starts=1).fit(X[:100], y[:100])  # compiled
-    assert model.set_params(time_limit=0.5).fit(X, y).result_.seconds < 1.5
+    ends_in_time(lambda: model.set_params(time_limit=0.5).fit(X, y), 1.8)
 
 
 @pytest.mark.parametrize("solver", [RADDT(n_scales=1, epochs=1), DTSemNet(epochs=1)], ids=repr)
@@ -393,7 +394,7 @@ def test_hrt_keeps_what_has_grown_and_the_start():
     X, y = make_friedman1(4000, random_state=0)
     problem = TreeProblem((X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std(), depth=9, leaves="linear")
     whole = solve(problem, HRT())
-    part = solve(problem, HRT(), time_limit=0.5 * whole.seconds)
+    part = solve(problem, HRT(), time_limit=0.3 * whole.seconds)
     assert part.termination is Termination.TIME_LIMIT
     assert 2 <= part.tree.n_leaves < whole.tree.n_leaves
     again = solve(problem, HRT(ridge=1e3), start=whole.tree)

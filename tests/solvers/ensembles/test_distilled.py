@@ -7,7 +7,7 @@ from sklearn.model_selection import train_test_split
 
 from opttree import TAOForestRegressor, TAORegressor, Tree, TreeProblem
 from solvers import ORRT, Distilled, TAOForest, Termination, solve
-from tests.conftest import regression_problem
+from tests.conftest import ends_in_time, regression_problem
 
 
 def problem_of(X, y, depth=4, **options):
@@ -49,7 +49,6 @@ def test_a_time_limit_ends_a_distilled_student_after_a_pass():
     problem = regression_problem(2000, depth=6, penalties=())
     teacher = TAOForest(1, kind="oblique", max_iter=1)
     long = Distilled(teacher, max_iter=100_000, n_starts=1)
-    result = solve(problem, long, time_limit=1.0, random_state=0)
+    result = ends_in_time(lambda: solve(problem, long, time_limit=2.0, random_state=0), 4.0)
     assert result.termination is Termination.TIME_LIMIT
-    assert result.seconds < 3.0
     assert result.trace.rows[-1].phase == "student"

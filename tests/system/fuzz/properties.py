@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import tempfile
-import time
 import traceback
 import warnings
 from dataclasses import replace
@@ -22,6 +21,7 @@ from opttree import TreeProblem, load, save
 from opttree.cli.main import main
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
+from opttree.runtime.clock import now
 from solvers import Solver, Termination, solve
 from solvers.conformance import dense, refusal
 from tests.exact import optimum
@@ -127,16 +127,20 @@ def relaid(X: Any) -> Any:
 
 
 def check_limit(model: Any, table: Table, limit: float) -> None:
-    """A fit ends within half a second of its time limit, with a finite model (kernels are loaded by the caller)."""
-    model = clone(model).set_params(time_limit=limit)
-    with stays_sparse(model):
-        began = time.perf_counter()
-        if fitted(model, table) is None:
+    """A fit ends within half a second of its time limit in one of three tries, with a finite model (kernels are loaded
+    by the caller).
+    """
+    for _ in range(3):
+        model = clone(model).set_params(time_limit=limit)
+        with stays_sparse(model):
+            began = now()
+            if fitted(model, table) is None:
+                return
+            late = now() - began - limit
+            assert np.isfinite(answers(model, table.X)).all()
+        if late < 0.5:
             return
-        compiled = 0.0 if model.result_ is None else model.result_.compile_seconds
-        late = time.perf_counter() - began - compiled - limit
-        assert late < 0.5, f"{late:.2f} s late"
-        assert np.isfinite(answers(model, table.X)).all()
+    raise AssertionError(f"{late:.2f} s late")
 
 
 def check_solver(problem: TreeProblem, solver: Solver, seed: int) -> None:
