@@ -51,11 +51,27 @@ def sides(
     j = int(tree.feature[node])
     if in_words and tree.encoding is not None and j >= 0 and not tree.mixture:
         split = j, float(tree.A[node, j]), float(tree.b[node])
-        condition: tuple[str, str] = tree.encoding.sides(*split, digits, whole=whole)
+        condition: tuple[str, str] = tree.encoding.sides(*split, digits, whole=whole, within=_within(tree, node, j))
         return condition
     expression = terms(tree.A[node], names, digits, most, tree.spread)
     at = threshold(tree.b[node], digits) if j >= 0 else number(tree.b[node], digits)
     return f"{expression} <= {at}", f"{expression} > {at}"
+
+
+def _within(tree: Tree, node: int, j: int) -> tuple[float, float]:
+    """The numbers of feature j that arrive at a branch: above the first, and at most the second."""
+    low, high = -np.inf, np.inf
+    while node > 0:
+        above, right = (int(k[0]) for k in np.nonzero(tree.children == node))
+        if int(tree.feature[above]) == j:
+            weight = float(tree.A[above, j])
+            at = float(tree.b[above]) / weight
+            if (weight > 0.0) == bool(right):
+                low = max(low, at)
+            else:
+                high = min(high, at)
+        node = above
+    return low, high
 
 
 def gate_text(tree: Tree, digits: int = 4) -> str:

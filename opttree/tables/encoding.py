@@ -398,7 +398,14 @@ class Encoding:
     # ---- words ------------------------------------------------------------------------------------------------------
 
     def sides(
-        self, j: int, weight: float, threshold: float, digits: int = 4, *, whole: bool = False
+        self,
+        j: int,
+        weight: float,
+        threshold: float,
+        digits: int = 4,
+        *,
+        whole: bool = False,
+        within: tuple[float, float] = (-math.inf, math.inf),
     ) -> tuple[str, str]:
         """The condition ``weight * feature j <= threshold`` and its opposite, in words.
 
@@ -414,6 +421,9 @@ class Encoding:
             Significant digits of numbers; thresholds have more where these are needed.
         whole : bool, default False
             Whether to name all levels, however many there are.
+        within : tuple[float, float]
+            The numbers of the feature of rows that come to the split: more than the first, at most the second. Levels
+            of others are not named.
 
         Returns
         -------
@@ -428,7 +438,7 @@ class Encoding:
         if isinstance(feature, Unread):
             return f"{name} is any", f"{name} is none"
         if isinstance(feature, Levels):
-            return self._of_levels(feature, name, weight, threshold, math.inf if whole else MOST_NAMED)
+            return self._of_levels(feature, name, weight, threshold, math.inf if whole else MOST_NAMED, within)
         at = threshold / weight
         shown = _date(at) if column.kind == "date" else as_threshold(at, digits)
         if column.kind == "boolean" and feature.low is None and 0.0 <= at < 1.0:
@@ -448,7 +458,9 @@ class Encoding:
         return (below, above) if weight > 0.0 else (above, below)
 
     @staticmethod
-    def _of_levels(feature: Levels, name: str, weight: float, threshold: float, most: float) -> tuple[str, str]:
+    def _of_levels(
+        feature: Levels, name: str, weight: float, threshold: float, most: float, within: tuple[float, float]
+    ) -> tuple[str, str]:
         groups: tuple[list[str], list[str]] = ([], [])
         for level, value in feature.numbers.items():
             groups[not weight * value <= threshold].append(level)
@@ -461,10 +473,14 @@ class Encoding:
                 f"{name} {verb} {words}",
             )
             return (yes, no) if groups[0] else (no, yes)
+        low, high = within
+        for group in groups:
+            group[:] = [level for level in group if low < feature.numbers[level] <= high] or group
         beside: tuple[list[str], list[str]] = ([], [])  # what is no level of its own
-        if feature.missing != feature.other:
+        if feature.missing != feature.other and low < feature.missing <= high:
             beside[not weight * feature.missing <= threshold].append("missing")
-        beside[not weight * feature.other <= threshold].append("other")
+        if low < feature.other <= high:
+            beside[not weight * feature.other <= threshold].append("other")
         left, right = (f"{name} in {{{_listed(*both, most)}}}" for both in zip(groups, beside, strict=True))
         return left, right
 

@@ -1,8 +1,11 @@
 """Trees as text."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from opttree import Tree
+from opttree import TAORegressor, Tree
+from opttree.model.text import sides
 
 
 def test_text_names_features_and_values():
@@ -24,3 +27,16 @@ def test_text_has_four_digits_unless_told_otherwise():
     assert "<= 0.3333333" in tree.to_text(digits=5)
     assert tree.names() == ["x0"]
     assert tree.names([3]) == ["3"]
+
+
+def test_splits_name_levels_that_arrive():
+    level = np.random.default_rng(0).choice(list("abcdefgh"), 400)
+    y = np.array(["abcdefgh".index(one) for one in level]) ** 1.5
+    model = TAORegressor(3, splits="axis", floor=False, leaf_shrinkage=0.0, random_state=0)
+    tree = model.fit(pd.DataFrame({"c": level}), y).tree_
+    arrives = {0: {*"abcdefgh", "other"}}
+    for node, kids in enumerate(tree.children.tolist()):
+        for kid, words in zip(kids, sides(tree, node, ["c"], in_words=True), strict=True):
+            arrives[kid] = set(words.removeprefix("c in {").removesuffix("}").split(", "))
+        assert arrives[node] == arrives[kids[0]] | arrives[kids[1]]
+        assert not arrives[kids[0]] & arrives[kids[1]]
