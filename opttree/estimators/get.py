@@ -37,7 +37,10 @@ def _solver(options: Estimator, problem: TreeProblem, valid: TreeProblem | None)
     if is_printed(options):
         kind = bridge.solvers.GET
         usual = (kind.program if options.reading == "program" else kind.paper)(polish=polished)
-        return build_solver(options, kind, polish=usual.polish, dtype=dtype, first=usual.first, anneal=usual.anneal)
+        polish: Any = usual.polish
+        if polish is not None:
+            polish = replace(polish, dtype=dtype, device=options.device)
+        return build_solver(options, kind, polish=polish, dtype=dtype, first=usual.first, anneal=usual.anneal)
     n_starts = 1 if one_start and options.n_starts is None else options.n_starts
     get = build_solver(options, bridge.solvers.GET, polish=None, dtype=dtype, n_starts=n_starts)
     return replace(get, polish=get.usual_polish(problem) if polished else None)

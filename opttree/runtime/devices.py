@@ -11,6 +11,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opttree.runtime.memory import available_memory
+
 Device = Literal["cpu", "gpu", "torch", "auto"]
 DEVICES = get_args(Device)
 FRAMES = 4096  # bytes of local memory that a CUDA device reserves for each thread that can be resident
@@ -60,6 +62,13 @@ def resolved(device: str) -> Literal["gpu", "torch"]:
     return "torch" if device == "torch" or _no_cupy() is not None else "gpu"
 
 
+def has_own_memory(device: str) -> bool:
+    """Whether a device that may be taken holds its arrays elsewhere than in this process's memory."""
+    if device == "torch":
+        return _accelerator() is not None
+    return device == "gpu" or (device == "auto" and _no_cupy() is None)
+
+
 def backend(device: str) -> Backend:
     """The arrays of "gpu" or "torch", as `resolved` gives them; RuntimeError with the reason if it is missing."""
     if (reason := refusal(device)) is not None:
@@ -72,7 +81,7 @@ def _no_cupy() -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about CUDA toolkits that CuPy looks for
             import cupy
-    except ImportError as error:
+    except (ImportError, OSError, RuntimeError) as error:  # the last two: its libraries are missing or damaged
         how = "pip install opttree[gpu], or device='cpu'"
         return f"CuPy, which cannot be imported ({error}), or PyTorch with a GPU: {how}"
     return None if cupy.cuda.is_available() else "a CUDA device, and there is none; use device='cpu'"
@@ -81,7 +90,7 @@ def _no_cupy() -> str | None:
 def _no_torch() -> str | None:
     try:
         import torch
-    except ImportError as error:
+    except (ImportError, OSError, RuntimeError) as error:
         return f"PyTorch, which cannot be imported ({error})"
     version = torch.__version__
     if tuple(map(int, version.split(".")[:2])) >= TORCH:
@@ -189,9 +198,9 @@ class TorchBackend(Backend):
             self.torch.accelerator.synchronize()
 
     def memory(self, idle: bool) -> float | None:
-        """Bytes of memory, where PyTorch says it."""
+        """Bytes of memory, where PyTorch or, on the CPU, the system says it."""
         if self.accelerator is None:
-            return None
+            return available_memory()
         try:
             free, total = self.torch.accelerator.get_memory_info()
             cached = self.torch.accelerator.memory_reserved() - self.torch.accelerator.memory_allocated()
@@ -220,7 +229,7 @@ def memory_errors(device: Backend, what: str, lower: str) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         said = str(error).lower()
         if not isinstance(error, MemoryError) and not any(
-            words in said for words in ("out_of_memory", "out of memory", "memoryallocation")
+            words in said for words in ("out_of_memory", "out of memory", "memoryallocation", "allocate memory")
         ):
             raise
         raise MemoryError(_sentence(device, f"{what} ({error})", lower)) from error

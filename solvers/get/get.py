@@ -171,7 +171,7 @@ class GET(Solver):
             Interval from which each gate scale is drawn.
         dtype : {"float32", "float64"}, default "float32"
             Floating type of the anneals.
-        device : {"cpu", "gpu", "auto"}, default "cpu"
+        device : {"cpu", "gpu", "torch", "auto"}, default "cpu"
             Device of the anneals.
 
         Returns
@@ -291,8 +291,8 @@ class GET(Solver):
         filled = self.for_problem(problem)
         starts = max(1, (filled.n_kept if filled._races(problem) else filled.n_starts) or 0)
         reason = reason or SmoothTreeProblem.device_refusal(problem, self.device, starts, dtype=self.dtype)
-        for part in (*(filled.portfolio or ()), *(() if self.first is None else (self.first,))):
-            reason = reason or part.refusal(problem)
+        for part in (*(filled.portfolio or ()), self.first, filled.polish):
+            reason = reason or (part.refusal(problem) if isinstance(part, Solver) else None)
         return reason
 
     def steps(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:

@@ -155,7 +155,7 @@ class SDTR(Solver):
             return f"tree_output_dim = {self.tree_output_dim} is not the number of its classes, {problem.n_outputs}"
         if problem.penalties and self.n_trees * self.n_layers > 1:
             return f"its penalties are for one tree, and this is a forest of {self.n_trees * self.n_layers}"
-        reason = devices.refusal(self.device)
+        reason = devices.refusal(self.device, self.dtype)
         if problem.depth > 0:
             reason = reason or SoftForestProblem.refusal(problem)
         if problem.depth == 0 or reason is not None:

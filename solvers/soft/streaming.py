@@ -49,7 +49,7 @@ class TreeStream:
         Tree to start from.
     rng : numpy.random.Generator
         Random numbers.
-    device : {"cpu", "gpu", "auto"}, default "cpu"
+    device : {"cpu", "gpu", "torch", "auto"}, default "cpu"
         Device of the steps on a part, as `opttree.SmoothTreeProblem` has it.
 
     See Also
@@ -76,6 +76,16 @@ class TreeStream:
         self.theta = smooth.unit_splits(smooth.soften(self.problem.fit_leaves(tree)))
         self.moments = np.zeros((2, self.theta.size), np.float32)
         self.steps = 0
+
+    def move(self, device: Device) -> None:
+        """Take further steps on another device.
+
+        Parameters
+        ----------
+        device : {"cpu", "gpu", "torch", "auto"}
+            The device.
+        """
+        self.device = device
 
     def learn(self, part: TreeProblem) -> None:
         """Take one pass over further rows, in mini-batches.
@@ -201,6 +211,16 @@ class ForestStream:
         self.theta, self.moments = self.best, np.zeros((2, self.best.size), self.best.dtype)
         self.rates = rates(solver, problem.depth)
         self.steps = 0
+
+    def move(self, device: Device) -> None:
+        """Take further steps on another device.
+
+        Parameters
+        ----------
+        device : {"cpu", "gpu", "torch", "auto"}
+            The device.
+        """
+        self.whole, self.judge = (replace(forest, device=device) for forest in (self.whole, self.judge))
 
     def learn(self, part: TreeProblem) -> None:
         """Take a pass over further rows, in mini-batches, or several of few, but for those that are held out.

@@ -3,6 +3,7 @@
 First the functions by themselves, then descents, solvers and estimators on ``device="torch"``.
 """
 
+import builtins
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,8 +12,20 @@ import array_api_compat.numpy
 import array_api_strict
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from opttree import GETClassifier, GETRegressor, GradTreeClassifier, SmoothTreeProblem, SoftForestProblem, TreeProblem
+from opttree import (
+    GETClassifier,
+    GETRegressor,
+    GradTreeClassifier,
+    ORRTRegressor,
+    Rows,
+    SDTRRegressor,
+    SmoothTreeProblem,
+    SoftForestProblem,
+    SRTRegressor,
+    TreeProblem,
+)
 from opttree.cli.main import main
 from opttree.kernels.dense import xp as xp_dense
 from opttree.kernels.smooth import xp as twin
@@ -21,7 +34,7 @@ from opttree.kernels.soft_forest import xp as xp_soft_forest
 from opttree.problems import SubtreeProblem
 from opttree.problems.smooth.batch import SmoothBatch
 from opttree.runtime import devices
-from solvers import GET, ORRT, GreedyInit, solve
+from solvers import GET, ORRT, SDTR, GreedyInit, SubtreePolish, solve
 from solvers.descent import Adam, geometric, run_all
 from tests.conftest import regression_problem, thinned
 from tests.device_cases import (
@@ -227,3 +240,68 @@ def test_memory_of_pytorch_is_asked_for(monkeypatch):
     for solver in WITH_DEVICE:
         with pytest.raises(ValueError, match=r"must have memory for .* GB are free; lower n_.*got device='torch'"):
             solve(problem.restated(splits=splits_of(solver)), replace(solver, device="torch"))
+
+
+@pytest.mark.parametrize("options", [{"preset": "paper"}, {"preset": "paper", "reading": "program"}, {}], ids=str)
+def test_a_polish_is_on_the_device_of_the_anneals(by_arrays, options):
+    problem = regression_problem(50, depth=2)
+    model = GETRegressor(2, device="torch", dtype="float64", polish=True, **options)
+    solver = model.recipe.solver(model, problem, None)
+    assert (solver.device, solver.dtype) == (solver.polish.device, solver.polish.dtype) == ("torch", "float64")
+
+
+def test_a_polish_whose_device_is_missing_is_refused_ahead(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(devices, "_accelerator", lambda: None)
+    problem = regression_problem(50, depth=2, penalties=())
+    assert "device='gpu' needs CuPy" in GET(polish=SubtreePolish(device="gpu")).refusal(problem)
+    with pytest.raises(ValueError, match="device='gpu' needs CuPy"):
+        SmoothTreeProblem.placed(problem, "gpu")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [GETRegressor(2, n_starts=1, polish=False), SDTRRegressor(2, max_batches=10, quantile_transform=False)],
+    ids=lambda model: type(model).__name__,
+)
+def test_parts_may_change_the_device(by_arrays, monkeypatch, model):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    model = clone(model).set_params(device="torch", random_state=0).partial_fit(X, X[:, 0])
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(devices, "_no_torch", lambda: "PyTorch, which is not there")
+        with pytest.raises(ValueError, match="device='torch' needs PyTorch, which is not there"):
+            model.partial_fit(X, X[:, 0])
+        model.set_params(device="cpu").partial_fit(X, X[:, 0])
+        for device in ("torch", "plough"):
+            with pytest.raises(ValueError, match="device"):
+                model.set_params(device=device).partial_fit(X, X[:, 0])
+    assert np.isfinite(model.set_params(device="torch").partial_fit(X, X[:, 0]).predict(X)).all()
+
+
+@pytest.mark.parametrize("kind", [ORRTRegressor, SRTRegressor, GETRegressor])
+def test_tables_in_parts_are_for_the_cpu(by_arrays, kind):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    with pytest.raises(ValueError, match="device must be 'cpu' for a table in parts; got 'torch'"):
+        kind(2, device="torch").fit(Rows((X, X[:, 0]), rows=20))
+
+
+def test_what_pytorch_lacks_is_said(monkeypatch):
+    held = devices.Backend(array_api_compat.numpy)
+    with (
+        pytest.raises(MemoryError, match="device must have memory for theta"),
+        devices.memory_errors(held, "theta", "fewer"),
+    ):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 6138000000 bytes")
+    real = builtins.__import__
+
+    def damaged(name, *args, **kwargs):
+        if name == "torch":
+            raise OSError("libcudart.so.12: cannot open shared object file")
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", damaged)
+    with pytest.raises(ValueError, match=r"device='torch' needs PyTorch, which cannot be imported \(libcudart"):
+        GETRegressor(2, device="torch").fit([[0.0], [1.0]], [0.0, 1.0])
+    monkeypatch.setattr(devices, "_no_torch", lambda: None)
+    monkeypatch.setattr(devices, "_accelerator", lambda: SimpleNamespace(type="mps"))
+    assert "device must have float64" in SDTR(dtype="float64", device="torch").refusal(regression_problem(50, depth=2))

@@ -16,6 +16,7 @@ from opttree.estimators.steps import fit
 from opttree.methods import costs
 from opttree.methods.table import METHODS, make_estimator
 from opttree.methods.warming import names
+from opttree.runtime import memory
 
 
 def test_every_method_has_a_model():
@@ -157,18 +158,18 @@ def test_forests_have_depths_of_their_own(no_memory):
 def test_control_groups_count(files, free, tmp_path):
     for name, text in files.items():
         (tmp_path / name).write_text(text + "\n")
-    assert costs._of_a_group((str(tmp_path), "memory.max", "memory.current", "")) == free
+    assert memory._of_a_group((str(tmp_path), "memory.max", "memory.current", "")) == free
 
 
 def test_the_system_says_what_is_free():
-    assert costs.available_memory() > 1e6
+    assert memory.available_memory() > 1e6
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_limit_of_the_process_counts():
     words = (
-        "import resource; from opttree.methods import costs; resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34)); "
-        "print(costs._of_the_process(), costs.available_memory())"
+        "import resource; from opttree.runtime import memory; resource.setrlimit(resource.RLIMIT_AS, (2**34, 2**34)); "
+        "print(memory._of_the_process(), memory.available_memory())"
     )
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
     own, free = map(float, done.stdout.split())

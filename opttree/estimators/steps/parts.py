@@ -168,7 +168,7 @@ def _refuse(options: Estimator, checkpoint: Any) -> None:
     elif kind == "smooth":
         allowed = {"preset": ("default",), "validation_fraction": (None,), "device": ("cpu",)}
     elif kind == "soft":
-        allowed = {"preset": ("default",), "min_samples_leaf": (1,)}
+        allowed = {"preset": ("default",), "min_samples_leaf": (1,), "device": ("cpu",)}
     elif kind == "boosted":
         allowed = {"loss": ("squared", "log"), "monotonic_cst": (None,), "warm_start": (False,)}
     if kind == "boosted" and getattr(options.base, "takes_gates", False):

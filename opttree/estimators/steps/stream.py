@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from opttree.estimators.recipe import Estimator, Fit
 from opttree.estimators.steps import fit as fits
 from opttree.estimators.steps.rows import read_new
+from opttree.runtime import devices
 from opttree.runtime.interrupts import noted_interrupts
 from opttree.runtime.threads import count, limited
 from opttree.statement import TreeProblem
@@ -166,6 +167,8 @@ def partial_fit(options: Estimator, X: Any, y: Any, classes: Any) -> None:
         check_classification_targets(y)
     if stream is not None:
         _check_part(options, stream, y, classes, anew)
+        devices.require(options.device)
+        stream.learner.move(options.device)
     if stream is None or anew:
         if anew and stream is not None and not is_regressor(options):
             classes = options.classes_

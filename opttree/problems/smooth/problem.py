@@ -141,7 +141,7 @@ class SmoothTreeProblem(Checked):
         ----------
         problem : TreeProblem
             The problem.
-        device : {"cpu", "gpu", "auto"}
+        device : {"cpu", "gpu", "torch", "auto"}
             Device that was asked for.
         n_starts : int, default 1
             Number of thetas.
@@ -158,6 +158,7 @@ class SmoothTreeProblem(Checked):
             return "cpu"
         if device == "auto" and SmoothTreeProblem._lacking(problem, n_starts, "gpu", idle=True, **options) is not None:
             return "cpu"
+        devices.require(device)
         return devices.resolved(device)
 
     @staticmethod
