@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import stat
 import struct
+import sys
 import tokenize
 import zipfile
 import zlib
@@ -38,6 +40,7 @@ __all__ = ["Model", "load", "save"]
 FORMAT = "opttree.Model"
 VERSION = 1
 PICKLES = (".pkl", ".pickle", ".joblib")
+HALVES = re.compile(r"\\u[dD][89a-fA-F]")  # of letters beyond the first 65,536, as JSON writes them
 ARRAYS = (*dictionary.NEEDED, *dictionary.OPTIONAL, "classes", "feature_names")  # of a tree, in an NPZ file
 _DAMAGE = (  # what the readers of JSON and NPZ raise on damaged files
     OSError,
@@ -378,8 +381,18 @@ def _read_arrays(path: str | os.PathLike[str]) -> dict[str, dict[str, NDArray[An
         for member in members.infolist():
             place, slash, name = member.filename.removesuffix(".npy").rpartition("/")
             with members.open(member) as array:
-                arrays.setdefault(place + slash, {})[name] = np.lib.format.read_array(array, allow_pickle=False)
+                found = np.lib.format.read_array(array, allow_pickle=False)
+                _check_letters(member.filename, found)
+                arrays.setdefault(place + slash, {})[name] = found
     return arrays
+
+
+def _check_letters(name: str, array: NDArray[Any]) -> None:
+    """ValueError for texts with numbers that are no letters of Unicode: Python makes strings of them all the same."""
+    if array.dtype.kind == "U":
+        letters = np.ascontiguousarray(array).view(array.dtype.byteorder.replace("|", "=") + "u4")
+        if np.any((letters > sys.maxunicode) | ((letters >= 0xD800) & (letters < 0xE000))):
+            raise ValueError(f"{name} must hold letters of Unicode")
 
 
 def _shortened(error: Exception) -> str:
@@ -481,7 +494,11 @@ def _read(path: str | os.PathLike[str]) -> Any:
         with open(path, "rb") as file:
             content = file.read(MOST_BYTES + 1)
         _check_size(len(content))
-        return json.loads(content.decode("utf-8"))
+        text = content.decode("utf-8")
+        data = json.loads(text)
+        if HALVES.search(text):
+            json.dumps(data, ensure_ascii=False).encode("utf-8")  # UnicodeEncodeError for a half without its other
+        return data
     arrays = _read_arrays(path)
     data = json.loads(str(arrays[""].pop("header")))
     _packed(data["tree"], "", arrays)

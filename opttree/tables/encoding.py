@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from opttree.runtime.words import shown, threshold as as_threshold
 from opttree.tables.checks import as_given, warn
+from opttree.tables.numbers import LARGEST
 
 __all__ = ["Encoding", "Levels", "Missing", "Unread", "Value"]
 
@@ -615,6 +616,8 @@ def _check_finite(name: str, value: Any) -> None:
     is_number = isinstance(value, kinds_of_numbers.Real) and not isinstance(value, (bool, np.bool_))
     if not is_number or not np.isfinite(float(value)):
         raise ValueError(f"{name} must be finite; got {shown(value)}")
+    if abs(float(value)) > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST:g} in size; got {shown(value)}")
 
 
 def check_encoding(encoding: Encoding | None, n_features: int) -> None:

@@ -228,11 +228,11 @@ def test_sums_over_a_forest_must_be_finite(check_refused, rng):
 def test_sums_over_the_numbers_of_an_encoding_must_be_finite(check_refused):
     data = saved("table, soft")
     for tree in (data["tree"], damaged(data["tree"], ("spread",), None)):
-        wide = {**tree, "coefs": (10.0 * np.sign(tree["coefs"])).tolist()}
+        wide = {**tree, "coefs": (1e200 * np.sign(tree["coefs"])).tolist()}
         for j, feature in enumerate(data["tree"]["encoding"]["features"]):
             for key in ("fill", "other", "missing"):
                 if key in feature:
-                    too_large = damaged(wide, ("encoding", "features", j, key), -1e308)
+                    too_large = damaged(wide, ("encoding", "features", j, key), -1e120)
                     check_refused({**data, "tree": too_large}, "sums are finite; got too large ones")
 
 
@@ -406,3 +406,30 @@ def test_texts_in_the_place_of_numbers_are_not_read_one_by_one(tmp_path):
             opttree.load(path)
 
     ends_in_time(refused, 1.5)
+
+
+@pytest.mark.parametrize("letter", [0x110000, 0xD800])
+def test_what_is_no_letter_of_unicode_is_refused(tmp_path, letter):
+    """Such a text crashed where it was shown, long after it had been read."""
+    model = opttree.TAORegressor(1, random_state=0).fit(pd.DataFrame({"x": np.arange(20.0)}), np.arange(20.0))
+    opttree.save(model, tmp_path / "good.npz")
+    arrays = unpacked((tmp_path / "good.npz").read_bytes())
+    names = arrays["feature_names"].copy()
+    names.view(np.uint32)[0] = letter
+    with pytest.raises(ValueError, match=r"feature_names\.npy must hold letters of Unicode"):
+        opttree.load(saved_at(tmp_path / "bad.npz", {**arrays, "feature_names": names}))
+    if letter == 0xD800:
+        opttree.save(model, tmp_path / "good.json")
+        text = (tmp_path / "good.json").read_text()
+        (tmp_path / "bad.json").write_text(text.replace('"x"', '"\\ud800"'))
+        with pytest.raises(ValueError, match="damaged or not a model"):
+            opttree.load(tmp_path / "bad.json")
+
+
+def test_numbers_of_levels_are_as_small_as_numbers_of_tables(tmp_path, check_refused):
+    frame = pd.DataFrame({"size": [1.0, None, 3.0, 4.0] * 5})
+    opttree.save(opttree.TAORegressor(1, random_state=0).fit(frame, np.arange(20.0) % 4), tmp_path / "model.json")
+    data = json.loads((tmp_path / "model.json").read_text())
+    found = [feature for feature in data["tree"]["encoding"]["features"] if "fill" in feature]
+    found[0]["fill"] = 1e308
+    check_refused(data, "fill must be at most 1e\\+150 in size; got 1e\\+308")
