@@ -29,6 +29,7 @@ from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.runtime.options import option
 from opttree.statement import L1, L2, TreeProblem
+from opttree.statement.copies import copies_of
 from opttree.statement.shrinkage import NodeMoments
 from opttree.tables.weights import n_rows
 
@@ -260,11 +261,14 @@ def _folds(options: Estimator, problem: TreeProblem, seed: int) -> list[tuple[Tr
         train, valid = problem.split(share, rng)
         return [(some_rows(train, most, rng), some_rows(valid, most, rng))]
     repeats = 1 if problem.n_samples >= FEW_ROWS else 3
-    stratified = problem.is_classification and np.bincount(problem.Y[:, 0].astype(np.intp)).min() >= FOLDS
+    copy = copies_of(problem.X, problem.Y)
+    copy = np.arange(problem.n_samples) if copy is None else copy
+    labels = problem.Y[np.unique(copy, return_index=True)[1], 0]
+    stratified = problem.is_classification and np.bincount(labels.astype(np.intp)).min() >= FOLDS
     kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
-    folds = min(FOLDS, problem.n_samples)
-    cuts = kind(n_splits=folds, n_repeats=repeats, random_state=seed).split(problem.X, problem.Y[:, 0])
-    return [(problem.sample(train), problem.sample(valid)) for train, valid in cuts]
+    cuts = kind(n_splits=min(FOLDS, labels.size), n_repeats=repeats, random_state=seed).split(labels, labels)
+    sides = [[problem.sample(np.flatnonzero(np.isin(copy, part))) for part in cut] for cut in cuts]
+    return [(train, valid) for train, valid in sides]
 
 
 def _try(

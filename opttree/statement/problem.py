@@ -19,6 +19,7 @@ from opttree.model.structure import read_only, writable
 from opttree.model.tree import LINKS, Tree, replace as with_fields
 from opttree.runtime.words import shown
 from opttree.statement.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
+from opttree.statement.copies import copies_of
 from opttree.statement.joint_leaves import NoAnswersError, fit_jointly
 from opttree.statement.losses import NAMED, Loss
 from opttree.statement.numbers import (
@@ -750,12 +751,13 @@ class TreeProblem:
     def split(
         self, fraction: float, rng: np.random.Generator, *, stratify: bool = False
     ) -> tuple[TreeProblem, TreeProblem]:
-        """The statement on two disjoint sets of random rows.
+        """The statement on two disjoint sets of random rows. Copies of a row, unless the data are discrete, are in the
+        same set.
 
         Parameters
         ----------
         fraction : float
-            Share of the rows in the second set, which has at least one.
+            Share of the different rows in the second set, which has at least one.
         rng : numpy.random.Generator
             Random numbers.
         stratify : bool, default False
@@ -771,16 +773,21 @@ class TreeProblem:
             raise ValueError(f"fraction must be between 0 and 1; got {fraction}")
         if self.n_samples < 2:
             raise ValueError(f"a split needs two rows of positive weight; got {self.n_samples}")
-        order = rng.permutation(self.n_samples)
+        copy = copies_of(self.X, self.Y)
+        first = np.arange(self.n_samples) if copy is None else np.unique(copy, return_index=True)[1]
+        order = rng.permutation(first.size)
         cut = min(max(round(fraction * order.size), 1), order.size - 1)
+        chosen = order[:cut]
         if stratify and self.is_classification:
-            label = self.Y[order, 0].astype(np.intp)
+            label = self.Y[first[order], 0].astype(np.intp)
             order, label = order[by_class := np.argsort(label, kind="stable")], label[by_class]
             even = np.floor((np.arange(order.size) + rng.random()) * cut / order.size)
             held = (np.diff(even, prepend=0.0) > 0.0) & (np.bincount(label) > 1)[label]
-            if held.any():
-                return self.sample(np.sort(order[~held])), self.sample(np.sort(order[held]))
-        return self.sample(np.sort(order[cut:])), self.sample(np.sort(order[:cut]))
+            chosen = order[held] if held.any() else chosen
+        out = np.zeros(first.size, bool)
+        out[chosen] = True
+        rows = out if copy is None else out[copy]
+        return self.sample(np.flatnonzero(~rows)), self.sample(np.flatnonzero(rows))
 
     def restrict(self, rows: NDArray[np.integer], depth: int, **changes: Any) -> TreeProblem:
         """The subproblem of a subtree, on the rows that reach it.

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from opttree.model.tree import Tree, replace
 from opttree.statement import TreeProblem
+from opttree.statement.copies import are_discrete
 from opttree.statement.numbers import NUMBERS, ranks_of
 from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix
 
@@ -67,12 +68,7 @@ def observations(problem: TreeProblem) -> NDArray[np.int64]:
     first = np.append(True, np.diff(codes[order]) > 0)
     if first.all():
         return order
-    _values, at, size = np.unique(of_features, return_inverse=True, return_counts=True)
-    different = np.bincount(at[order[first]], minlength=size.size)  # values of y at each X
-    shared = size > 1
-    if size[shared & (different > 1)].sum() >= size[shared].sum() / 2:
-        return order
-    return order[first]
+    return order if are_discrete(of_features, codes) else order[first]
 
 
 def shrinker(

@@ -21,6 +21,7 @@ from opttree.methods import costs
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.runtime.interrupts import InterruptedFitWarning
+from opttree.statement.copies import copies_of
 from opttree.tables.checks import TableWarning
 from opttree.tables.encoding import rows_of
 
@@ -42,7 +43,7 @@ def choose_depth(options: Estimator, rows: Rows, seed: int) -> dict[str, Any]:
     began = now()
     X, y, weight = rows.X if rows.table is None else rows.table, rows.y, rows.weight
     feature_units(options, rows.X, rows.weight)  # refuses what the fit to all rows would
-    folds = folds_of(options, np.zeros((len(y), 1)), y, seed)
+    folds = folds_of(options, rows.X, y, seed)
     if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
     changes = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the outer fit passes it on
@@ -102,6 +103,7 @@ def _fit_fold(data: Any, task: Any) -> tuple[Any, dict[float, tuple[float, float
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InterruptedFitWarning)
         warnings.simplefilter("ignore", TableWarning)  # the fit to all rows says it
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)  # more often true of a part
         fitted = fit_warm(model, depth, last, rows_of(X, train), y[train], weight[train])
     held_out = rows_of(X, valid), y[valid], weight[valid]
     if shrunk:
@@ -110,16 +112,33 @@ def _fit_fold(data: Any, task: Any) -> tuple[Any, dict[float, tuple[float, float
 
 
 def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Training and held-out rows of each fold of ``model.cv``."""
-    stratify = is_classifier(model) and np.unique(y, return_counts=True)[1].min() >= 2
+    """Training and held-out rows of each fold of ``model.cv``; fewer than so many, where each would hold out less than
+    two rows, or no class has a row for each. Copies of a row are in one fold, unless ``model.cv`` is a splitter.
+    """
+    whole = isinstance(model.cv, (int, float, np.integer, np.floating))
+    Y = np.unique(y, return_inverse=True)[1] if is_classifier(model) else y
+    copy = copies_of(X, np.reshape(Y, (len(y), -1))) if whole else None
+    first = np.arange(len(y)) if copy is None else np.unique(copy, return_index=True)[1]
+    y = y[first]
+    counts = np.unique(y, return_counts=True)[1] if is_classifier(model) else np.ones(1, int)
+    stratify = counts.min() >= 2
     kind: Any
     if isinstance(model.cv, (int, np.integer)):
-        kind = (StratifiedKFold if stratify else KFold)(int(model.cv), shuffle=True, random_state=seed)
+        most = int(counts.max()) if stratify else max(len(y) // 2, 2)
+        kind = (StratifiedKFold if stratify else KFold)(min(int(model.cv), most), shuffle=True, random_state=seed)
     elif isinstance(model.cv, (float, np.floating)):
         kind = (StratifiedShuffleSplit if stratify else ShuffleSplit)(1, test_size=float(model.cv), random_state=seed)
     else:
         kind = check_cv(model.cv, y, classifier=is_classifier(model))
-    return list(kind.split(X, y))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)  # it is in some folds, not in all
+        cuts = list(kind.split(np.zeros((len(y), 1)), y))
+    return cuts if copy is None else [(_rows(copy, train), _rows(copy, valid)) for train, valid in cuts]
+
+
+def _rows(copy: NDArray[np.intp], some: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The rows that are copies of some of the different ones."""
+    return np.flatnonzero(np.isin(copy, some))
 
 
 def fit_warm(model: Any, depth: int, last: Any, *data: Any) -> Any:

@@ -56,7 +56,7 @@ def choose_price(options: Estimator, fit: Fit, refit: Refit, folds: int) -> tupl
 
     In each fold one tree is found without a price, and then loses its weakest splits: of the trees on the way, the one
     that is best at a price stands for the best tree at this price. Folds in which no split was found in time do not
-    count, and without any fold the price is 0.
+    count. Without any fold the price is 0 of few rows, and the middle one where the time was up.
     """
     problem, began = fit.problem, now()
     solver = options.recipe.solver(options, problem, None)
@@ -80,7 +80,7 @@ def choose_price(options: Estimator, fit: Fit, refit: Refit, folds: int) -> tupl
             break
     table = {"split_price": prices, "losses": np.array(losses).reshape(-1, prices.size).T}
     if not losses:
-        return 0.0, table
+        return (float(prices[prices.size // 2]) if n_folds > 1 else 0.0), table
     means = table["losses"].mean(axis=1)
     return float(prices[np.flatnonzero(means <= means.min() * (1.0 + 1e-12))[-1]]), table
 

@@ -288,7 +288,7 @@ def parted(problem: TreeProblem, folds: int = FOLDS, most: int | None = None) ->
 
     Weights of copies are added up, and the smallest leaf shrinks as the rows do, so that weights and repeated rows
     agree. The rows are in an order which neither their own order nor the units of the features change, and are dealt
-    out in turn; in classification class by class.
+    out in turn; in classification class by class, whatever the classes are called.
     """
     rows = observations(problem)
     n, most = len(rows), MOST_ROWS if most is None else most
@@ -302,7 +302,11 @@ def parted(problem: TreeProblem, folds: int = FOLDS, most: int | None = None) ->
         taken = np.linspace(0, n, most, endpoint=False).astype(np.intp)
         rows, weight = rows[taken], weight[taken]
     least = max(1, round(problem.min_leaf * n / problem.n_samples))
-    order = np.argsort(problem.Y[rows, 0], kind="stable") if problem.is_classification else np.arange(len(rows))
+    order = np.arange(len(rows))
+    if problem.is_classification:  # classes in the order of their first rows, and rows by their features
+        by_features = np.argsort(codes_of(problem)[0][rows], kind="stable")
+        _labels, first, label = np.unique(problem.Y[rows[by_features], 0], return_index=True, return_inverse=True)
+        order = by_features[np.argsort(first[label.ravel()], kind="stable")]
     fold = np.empty(len(rows), np.int64)
     fold[order] = np.arange(len(rows)) % folds
     return Parts(problem, rows, np.asarray(weight, np.float64), fold, least)

@@ -1,0 +1,72 @@
+"""Copies of rows, which are held out together: a model is not judged by rows that it was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opttree.statement.numbers import NUMBERS
+from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix
+
+FIRST = 8  # columns that mostly tell rows apart
+SOME = 20_000  # of very many rows, among which two are equal where as much as a few in a hundred are copies
+
+
+def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
+    """(n,) numbers of the different rows that rows are copies of, from 0 on; None where each row counts by itself.
+
+    That is where no two are equal in X and Y, where all are, and where the data are discrete, see `are_discrete`; of
+    very many rows, also where no two of `SOME` are equal.
+    """
+    if len(Y) > 2 * SOME:
+        some = np.sort(np.random.default_rng(0).choice(len(Y), SOME, replace=False))
+        if np.unique(_codes(X[some], Y[some])).size == SOME:
+            return None
+    codes = np.zeros(len(Y), np.uint64)
+    for _block in _mixed(codes, X):
+        if np.unique(codes).size == codes.size:
+            return None
+    of_features = codes.copy()
+    for _block in _mixed(codes, Y):
+        pass
+    different, copy = np.unique(codes, return_inverse=True)
+    if different.size in (1, codes.size) or are_discrete(of_features, codes):
+        return None
+    return copy.ravel()
+
+
+def _codes(X: Any, Y: NDArray[Any]) -> NDArray[np.uint64]:
+    """(n,) pseudo-random numbers, equal for equal rows."""
+    codes = np.zeros(len(Y), np.uint64)
+    for table in (X, Y):
+        for _block in _mixed(codes, table):
+            pass
+    return codes
+
+
+def are_discrete(of_features: NDArray[np.uint64], codes: NDArray[np.uint64]) -> bool:
+    """Whether most rows whose features occur more than once share these with rows of another outcome."""
+    _codes, first = np.unique(codes, return_index=True)
+    _values, at, size = np.unique(of_features, return_inverse=True, return_counts=True)
+    different = np.bincount(at.ravel()[first], minlength=size.size)  # outcomes at each X
+    shared = size > 1
+    return bool(size[shared & (different > 1)].sum() >= size[shared].sum() / 2)
+
+
+def _mixed(codes: NDArray[np.uint64], table: Any) -> Iterator[None]:
+    """Change the codes of rows by the numbers in some columns after others."""
+    if is_sparse(table):
+        mix(codes, table)
+        yield
+        return
+    first, width = 0, FIRST
+    while first < table.shape[1]:
+        for column in np.ascontiguousarray(table[:, first : first + width].T, np.float64) + 0.0:
+            codes ^= column.view(np.uint64) + STEP
+            codes *= FACTOR
+            codes ^= codes >> SHIFT
+        first, width = first + width, max(NUMBERS // max(len(table), 1), FIRST)
+        yield

@@ -1,0 +1,85 @@
+"""Copies of rows are held out together."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.model_selection import ShuffleSplit
+
+from opttree import AutoTreeRegressor, BoostedTreesRegressor, TAOClassifier, TAORegressor, TreeProblem
+from opttree.estimators.auto import _folds
+from opttree.estimators.steps.depth import folds_of
+from opttree.statement.copies import copies_of
+
+
+def disjoint(one, other):
+    return not {tuple(row) for row in one} & {tuple(row) for row in other}
+
+
+@pytest.mark.parametrize("kind", [np.asarray, csr_array])
+@pytest.mark.parametrize("n", [40, 45_000])
+def test_copies_are_found(kind, n):
+    X = np.random.default_rng(0).normal(size=(n, 12)) * (np.arange(12) != 3)
+    Y = X[:, :1] + 0.0
+    assert copies_of(kind(X), Y) is None
+    copy = copies_of(kind(np.repeat(X, 3, axis=0)), np.repeat(Y, 3, axis=0))
+    assert np.unique(copy).size == n
+    np.testing.assert_array_equal(copy[::3], copy[1::3])
+    assert copies_of(kind(np.repeat(X[:1], 5, axis=0)), np.repeat(Y[:1], 5, axis=0)) is None
+
+
+def test_rows_of_discrete_data_count_by_themselves():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, size=(300, 3)).astype(float)
+    assert copies_of(X, rng.integers(0, 2, size=(300, 1)).astype(float)) is None
+    assert np.unique(copies_of(X, X[:, :1])).size == 8
+
+
+@pytest.mark.parametrize("stratify", [False, True])
+def test_splits_keep_copies_together(stratify):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(50, 3)), rng.integers(0, 2, 50)
+    problem = TreeProblem(np.repeat(X, 4, axis=0), np.repeat(y, 4), 2, "axis", loss="zero_one")
+    train, held = problem.split(0.2, rng, stratify=stratify)
+    assert train.n_samples + held.n_samples == 200
+    assert held.n_samples in (36, 40, 44)
+    assert disjoint(train.X, held.X)
+
+
+def test_folds_keep_copies_together():
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(30, 3)), 5, axis=0)
+    for cv in (4, 0.25):
+        for train, valid in folds_of(TAORegressor("cv", cv=cv), X, X[:, 0], 0):
+            assert disjoint(X[train], X[valid])
+            assert train.size + valid.size == 150
+    own = folds_of(TAORegressor("cv", cv=ShuffleSplit(1, random_state=0)), X, X[:, 0], 0)
+    assert not disjoint(X[own[0][0]], X[own[0][1]])  # a splitter of one's own is taken as it is
+    for train, valid in _folds(AutoTreeRegressor(), TreeProblem(X, X[:, 0], 1), 0):
+        assert disjoint(train.X, valid.X)
+
+
+def test_what_repeated_rows_say_is_not_believed():
+    """Noise, six times: all of it was learnt by heart, since copies of training rows were held out."""
+    rng = np.random.default_rng(1)
+    X, y, fresh = rng.normal(size=(24, 3)), rng.normal(size=24), rng.normal(size=(2000, 3))
+    for model in (TAORegressor("cv", random_state=0), BoostedTreesRegressor("cart", random_state=0)):
+        six = model.fit(np.repeat(X, 6, axis=0), np.repeat(y, 6)).predict(fresh)
+        assert np.mean(six**2) < 0.15  # .4 and 1.0 before
+
+
+def test_names_of_classes_change_no_choice():
+    rng = np.random.default_rng(0)
+    X, fresh = rng.normal(size=(60, 4)), rng.normal(size=(500, 4))
+    y = ((X[:, 0] + X[:, 1] + 0.7 * rng.normal(size=60)) > 0).astype(int) + (X[:, 2] > 1)
+    one, other = (TAOClassifier(random_state=0).fit(X, labels) for labels in (y, 2 - y))
+    assert one.fallback_ == other.fallback_
+    np.testing.assert_allclose(one.predict_proba(fresh), other.predict_proba(fresh)[:, ::-1], atol=0.01)  # .98 before
+
+
+def test_classes_of_few_rows_have_few_folds():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 4))
+    assert len(folds_of(TAOClassifier("cv"), X, np.repeat(np.arange(50), 2), 0)) == 2
+    assert len(folds_of(TAOClassifier("cv"), X[:12], np.repeat([0, 1], [9, 3]), 0)) == 4
+    assert len(folds_of(TAORegressor("cv"), X[:5], X[:5, 0], 0)) == 2
+    assert TAORegressor("cv", random_state=0).fit(X[:5], X[:5, 0]).predict(X[:5]).shape == (5,)
