@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
@@ -271,6 +272,13 @@ def _folds(options: Estimator, problem: TreeProblem, seed: int) -> list[tuple[Tr
     return [(train, valid) for train, valid in sides]
 
 
+def _run(*given: Any) -> Any:
+    """`run`, without scikit-learn's warning of many classes, which is more often true of a part of the rows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        return run(*given)
+
+
 def _try(
     options: Estimator,
     member: Member,
@@ -302,7 +310,7 @@ def _try(
                 variants[float(step.info["iterations"])] = step.tree
 
         stated = member.statement(train)
-        trial.result = run(options, member.solver, stated, start, seed, limit, watch)
+        trial.result = _run(options, member.solver, stated, start, seed, limit, watch)
         if member.shrinkages or member.ridges:
             variants.update(member.derived(stated, as_tree(trial.result.tree)))
         if not variants:
@@ -342,7 +350,7 @@ def _again(
         steps.append(step)
 
     stated = member.statement(problem)
-    result = run(options, member.final(variant), stated, start, seed, limit, note)
+    result = _run(options, member.final(variant), stated, start, seed, limit, note)
     done = steps[-1]
     if derived:
         (tree,) = member.derived(stated, as_tree(result.tree), [variant or 0.0]).values()

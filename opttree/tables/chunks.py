@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opttree.tables.sources import files_of
+
 __all__ = ["Chunks", "predict_chunks"]
 
 Floats = NDArray[np.float64]
@@ -22,9 +24,10 @@ class Chunks:
 
     Parameters
     ----------
-    source : path-like, tuple of arrays, array, Dask DataFrame or callable
-        A Parquet file or a folder of them (needs pyarrow); a pair ``(X, y)`` of arrays, possibly memory-mapped, or X
-        alone; a Dask DataFrame; or a function without arguments that returns an iterator of pairs.
+    source : path-like, list of paths, tuple of arrays, array, Dask DataFrame or callable
+        A Parquet file, a folder of them, a pattern such as ``"parts/*.parquet"`` or a list of these (needs pyarrow); a
+        pair ``(X, y)`` of arrays, possibly memory-mapped, or X alone; a Dask DataFrame; or a function without arguments
+        that returns an iterator of pairs.
     target : str or list of str or None, default None
         Name or names of the target columns of a file or DataFrame; None: there is no y.
     rows : int, default 65536
@@ -56,9 +59,8 @@ class Chunks:
     def __post_init__(self) -> None:
         if not isinstance(self.rows, (int, np.integer)) or self.rows < 1:
             raise ValueError(f"rows must be an integer >= 1; got {self.rows!r}")
-        if isinstance(self.source, (str, Path)):
-            if not Path(self.source).exists():
-                raise ValueError(f"source must be a Parquet file or folder; {str(self.source)!r} does not exist")
+        if _are_files(self.source):
+            _files(self.source)
         elif not (
             callable(self.source) or isinstance(self.source, (np.ndarray, tuple)) or hasattr(self.source, "to_delayed")
         ):
@@ -127,7 +129,7 @@ class Chunks:
 
     def _parts(self) -> Iterator[tuple[Any, Any]]:
         source = self.source
-        if isinstance(source, (str, Path)):
+        if _are_files(source):
             yield from self._parquet()
         elif callable(source):
             yield from source()
@@ -142,8 +144,7 @@ class Chunks:
     def _parquet(self) -> Iterator[tuple[Any, Any]]:
         from pyarrow.parquet import ParquetFile  # pyarrow.dataset would read far ahead
 
-        path = Path(self.source)
-        for file in sorted(path.rglob("*.parquet")) if path.is_dir() else [path]:
+        for file in _files(self.source):
             with ParquetFile(file, pre_buffer=False) as table:
                 for group in range(table.num_row_groups):
                     for batch in table.iter_batches(self.rows, row_groups=[group], use_threads=False):
@@ -205,6 +206,17 @@ class Chunks:
         return kept_X, kept_y, n
 
 
+def _are_files(source: Any) -> bool:
+    return isinstance(source, (str, Path)) or (
+        isinstance(source, list) and bool(source) and all(isinstance(one, (str, Path)) for one in source)
+    )
+
+
+def _files(source: Any) -> list[str]:
+    """The Parquet files of paths, folders and patterns; ValueError where there are none."""
+    return [file for one in (source if isinstance(source, list) else [source]) for file in files_of(one)]
+
+
 def _numbers(X: Any) -> Floats:
     """A table as an array of numbers; blanks are NaN."""
     numbers: Floats = X.to_numpy(np.float64, na_value=np.nan) if hasattr(X, "iloc") else np.asarray(X, np.float64)
@@ -222,7 +234,7 @@ def predict_chunks(
     model : estimator
         A fitted estimator.
     source : object
-        Rows, see `Chunks`.
+        Rows, see `Chunks`; or `opttree.Rows`, whose parts are then the chunks.
     target : str or list of str or None, default None
         Columns of the table to leave out.
     rows : int, default 65536
@@ -251,7 +263,15 @@ def predict_chunks(
     """
     answer: Callable[[Any], NDArray[Any]] = getattr(model, method)
     names = getattr(model, "feature_names_in_", getattr(model, "feature_names", None))
-    for X, _y in Chunks(source, target, rows).tables():
+    parts = hasattr(source, "part")  # `opttree.Rows`, which imports this module
+    tables = (
+        ((source.part(number).X, None) for number in range(len(source)))
+        if parts
+        else Chunks(source, target, rows).tables()
+    )
+    for X, _y in tables:
+        if not len(X):
+            continue
         if not hasattr(X, "iloc") or names is None:
             yield answer(_numbers(X))
         else:  # by the names of the columns; a table that lacks one is refused by the model

@@ -157,6 +157,7 @@ class Rows:
                 yield Delayed(delayed(tuple)(list(parts)))
         elif hasattr(source, "to_delayed"):
             self._need_target()
+            self._columns = self._columns._replace(order=tuple(source.columns))
             yield from (Delayed(part) for part in source.to_delayed())
         elif isinstance(source, (tuple, list)):
             if self._columns.target or self._columns.weight is not None:
@@ -166,6 +167,8 @@ class Rows:
                 lengths = [n_rows_of(array) for array in (X, y, weight) if array is not None]
                 if len(set(lengths)) > 1:
                     raise ValueError(f"X, y and weights must have as many rows; got {lengths}")
+                if not self._columns.order and hasattr(X, "columns"):
+                    self._columns = self._columns._replace(order=tuple(X.columns))
                 where = placed(X), placed(y), placed(weight)
                 for first in range(0, lengths[0], rows):
                     yield Arrays(*where, first, min(first + rows, lengths[0]))
@@ -181,6 +184,8 @@ class Rows:
         self._need_target()
         for file in files:
             with ParquetFile(file, pre_buffer=False) as table:
+                if not self._columns.order:
+                    self._columns = self._columns._replace(order=tuple(table.schema_arrow.names))
                 for group in range(table.num_row_groups):
                     size = table.metadata.row_group(group).num_rows
                     for first in range(0, size, rows):

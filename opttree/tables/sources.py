@@ -44,7 +44,7 @@ class Arrays:
         some = slice(self.first, self.last)
         X, y = (opened(array)[some] for array in (self.X, self.y))
         weight = None if self.weight is None else np.asarray(opened(self.weight)[some], np.float64)
-        return Read(X if hasattr(X, "shape") else np.asarray(X), np.asarray(y), weight)
+        return Read(columns.aligned(X) if hasattr(X, "shape") else np.asarray(X), np.asarray(y), weight)
 
 
 class Mapped(NamedTuple):
@@ -108,11 +108,18 @@ class Stored:
 
 
 class Columns(NamedTuple):
-    """Which columns of a table are targets and weights."""
+    """Which columns of a table are targets and weights, and the order of all in the first part."""
 
     target: tuple[str, ...]
     one: bool
     weight: str | None
+    order: tuple[Any, ...] = ()
+
+    def aligned(self, X: Any) -> Any:
+        """A table with its columns in the order of the first part's, if they are the same."""
+        names = list(getattr(X, "columns", ()))
+        wanted = [name for name in self.order if name in names]
+        return X[wanted] if names != wanted and len(wanted) == len(names) == len(set(names)) else X
 
     def divide(self, frame: Any) -> Read:
         """Features, targets and weights of a DataFrame."""
@@ -122,7 +129,7 @@ class Columns(NamedTuple):
                 raise ValueError(f"target and weight must name columns of the table; got {name!r}")
         y = frame[self.target[0] if self.one else list(self.target)].to_numpy()
         weight = None if self.weight is None else frame[self.weight].to_numpy(np.float64)
-        return Read(frame.drop(columns=wanted), y, weight)
+        return Read(self.aligned(frame.drop(columns=wanted)), y, weight)
 
 
 def opened(array: Any) -> Any:

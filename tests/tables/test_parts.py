@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 import opttree
+from opttree import TAORegressor
+from opttree.chunks import predict_chunks
 from opttree.tables.parts import Read, Rows
 
 X = np.arange(60.0).reshape(20, 3)
@@ -109,3 +111,30 @@ def test_a_missing_target_is_refused(tmp_path):
         Rows(tmp_path)
     with pytest.raises(ValueError, match="got 'y'"):
         Rows(tmp_path, "y").part(0)
+
+
+@pytest.mark.parametrize("source", ["pattern", "list", "pairs", "dask"])
+def test_parts_are_aligned_by_the_names_of_their_columns(tmp_path, source):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(400, 3)), columns=list("abc")).assign(y=lambda t: t["a"] - 2.0 * t["c"])
+    halves = table[:200], table[200:][["c", "y", "b", "a"]].reset_index(drop=True)
+    for number, half in enumerate(halves):
+        half.to_parquet(tmp_path / f"{number}.parquet", index=False)
+    files = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    if source == "dask":
+        dd = pytest.importorskip("dask.dataframe")
+        rows = Rows(dd.from_map(pd.read_parquet, [str(file) for file in files], enforce_metadata=False), "y")
+    elif source == "pairs":
+        rows = Rows([(half.drop(columns="y"), half["y"].to_numpy()) for half in halves])
+    else:
+        rows = Rows(str(tmp_path / "*.parquet") if source == "pattern" else files, "y")
+    assert [list(rows.part(number).X.columns) for number in (0, 1)] == [["a", "b", "c"]] * 2
+    model = TAORegressor(2, leaves="linear", floor=False, random_state=0).fit(rows)
+    whole = model.predict(table[["a", "b", "c"]])
+    np.testing.assert_allclose(whole, table["y"], atol=1e-2)
+    np.testing.assert_array_equal(np.concatenate(list(predict_chunks(model, rows))), whole)
+    if source in ("pattern", "list"):
+        found = predict_chunks(model, str(tmp_path / "*.parquet") if source == "pattern" else files, target="y")
+        np.testing.assert_array_equal(np.concatenate(list(found)), whole)
+    with pytest.raises(ValueError, match=r"X must be a table in memory; got opttree\.Rows: opttree\.chunks\.predict"):
+        model.predict(rows)

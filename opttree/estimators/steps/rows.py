@@ -17,6 +17,7 @@ from opttree.estimators.recipe import Estimator, Fit, Rows, has_costs, has_numbe
 from opttree.estimators.steps.tails import Limits
 from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
+from opttree.tables import parts
 from opttree.tables.checks import as_given, check_columns, check_target, plain_target, validated
 from opttree.tables.describe import warn_of_table
 from opttree.tables.encoder import TableEncoder, as_array, check_table, needs_encoding, signs_of
@@ -116,6 +117,9 @@ def encode(
 
 def read_new(options: Estimator, X: Any) -> Any:
     """The features (n, p) of new rows."""
+    if isinstance(X, parts.Rows) or hasattr(X, "to_delayed"):
+        kind = "opttree.Rows" if isinstance(X, parts.Rows) else "a Dask collection"
+        raise ValueError(f"X must be a table in memory; got {kind}: opttree.chunks.predict_chunks answers part by part")
     encoder = getattr(options, "encoder_", None)
     if options.recipe.sparse_from is not None and encoder is None and is_given_sparse(X):
         Z = as_rows(validated(options, X, reset=False, **SPARSE))
