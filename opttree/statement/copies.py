@@ -26,8 +26,8 @@ def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
         if np.unique(_codes(X[some], Y[some])).size == SOME:
             return None
     codes = np.zeros(len(Y), np.uint64)
-    for _block in _mixed(codes, X):
-        if np.unique(codes).size == codes.size:
+    for block, _done in enumerate(_mixed(codes, X)):
+        if block.bit_count() <= 1 and np.unique(codes).size == codes.size:  # looks at 1, 2, 3, 5, 9, ... blocks
             return None
     of_features = codes.copy()
     for _block in _mixed(codes, Y):
