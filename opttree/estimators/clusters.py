@@ -169,11 +169,11 @@ class KMeansTree(ClusterMixin, MultiOutputMixin, ProvedTree):
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            Where the tree has fewer clusters: of rows of fewer different values, say.
+            Where the tree has fewer clusters: of rows of fewer different values, say, or as the time is up.
         """
         super().fit(X, _numbers(X), sample_weight)
-        if (k := self.get_n_leaves()) < self.n_clusters:
-            sentence = f"the tree has {k} clusters, fewer than n_clusters={self.n_clusters}: no other split helped"
+        if (k := self.get_n_leaves()) < min(self.n_clusters, self.max_leaf_nodes or self.n_clusters):
+            sentence = f"the tree has {k} clusters, fewer than n_clusters={self.n_clusters}"
             warnings.warn(sentence, ConvergenceWarning, stacklevel=2)
         return self
 

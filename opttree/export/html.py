@@ -122,23 +122,14 @@ def form_of(saved: Model, tree: Tree) -> dict[str, Any]:
             if not kept:
                 continue
             levels = texts_of(read)
-            kind = "date" if read.column.kind == "date" else "number"
-            if kind == "date" and not all(_are_days(tree, j) for j, _one in kept):
-                kind = "time"
-            column = {"name": plain(read.column.name), "kind": kind, "optional": True}
+            date = read.column.kind == "date"
+            column = {"name": plain(read.column.name), "kind": "date" if date else "number", "optional": True}
             inputs.append(column | ({"levels": levels} if levels else {}))
             features += [{"feature": j, "input": len(inputs) - 1, **_made(one)} for j, one in kept]
         used = [one.pop("feature") for one in features]
     if len(inputs) > MOST_INPUTS:
         return {}
     return {"inputs": inputs, "features": features, "order": used}
-
-
-def _are_days(tree: Tree, j: int) -> bool:
-    """Whether the thresholds of a feature in days are days, or midway between two."""
-    own = tree.feature == j
-    halves = 2.0 * tree.b[own] / tree.A[own, j]
-    return bool(np.all(halves == np.round(halves)))
 
 
 def _made(one: Any) -> dict[str, Any]:

@@ -51,7 +51,8 @@ def sides(
     j = int(tree.feature[node])
     if in_words and tree.encoding is not None and j >= 0 and not tree.mixture:
         split = j, float(tree.A[node, j]), float(tree.b[node])
-        condition: tuple[str, str] = tree.encoding.sides(*split, digits, whole=whole, within=_within(tree, node, j))
+        within = _within(tree, node, j) if hasattr(tree.encoding.features[j], "numbers") else (-np.inf, np.inf)
+        condition: tuple[str, str] = tree.encoding.sides(*split, digits, whole=whole, within=within)
         return condition
     expression = terms(tree.A[node], names, digits, most, tree.spread)
     at = threshold(tree.b[node], digits) if j >= 0 else number(tree.b[node], digits)
@@ -59,14 +60,15 @@ def sides(
 
 
 def _within(tree: Tree, node: int, j: int) -> tuple[float, float]:
-    """The numbers of feature j that arrive at a branch: above the first, and at most the second."""
+    """The numbers of a feature of levels that arrive at a branch: above the first, and at most the second."""
     low, high = -np.inf, np.inf
     while node > 0:
-        above, right = (int(k[0]) for k in np.nonzero(tree.children == node))
+        above = int(tree.parents[node])
+        right = int(tree.children[above, 1]) == node
         if int(tree.feature[above]) == j:
             weight = float(tree.A[above, j])
             at = float(tree.b[above]) / weight
-            if (weight > 0.0) == bool(right):
+            if (weight > 0.0) == right:
                 low = max(low, at)
             else:
                 high = min(high, at)

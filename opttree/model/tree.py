@@ -353,6 +353,13 @@ class Tree:
         return np.shape(self.leaf_weights)[-1] > 0
 
     @cached_property
+    def parents(self) -> NDArray[np.int64]:
+        """(2 B + 1,) branch above each node; -1 of the root."""
+        parent = np.full(self.n_nodes, -1)
+        parent[self.children.ravel()] = np.repeat(np.arange(self.n_branches), 2)
+        return read_only(parent)
+
+    @cached_property
     def node_depth(self) -> NDArray[np.int64]:
         """(2 B + 1,) depth of each node; the root is at 0."""
         depth = np.zeros(self.n_nodes, np.int64)
@@ -494,8 +501,7 @@ class Tree:
         from scipy.sparse import csr_matrix
 
         leaf = self.apply(X)
-        parent = np.full(self.n_nodes, -1)
-        parent[self.children.ravel()] = np.repeat(np.arange(self.n_branches), 2)
+        parent = self.parents
         paths = []
         for node in range(self.n_branches, self.n_nodes):
             path = [node]

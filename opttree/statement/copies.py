@@ -12,14 +12,16 @@ from opttree.statement.numbers import NUMBERS
 from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix
 
 FIRST = 8  # columns that mostly tell rows apart
+FEWEST, MOST = 20, 10  # different rows; parts of the table, of which the copies of a row are at most one
 SOME = 20_000  # of very many rows, among which two are equal where as much as a few in a hundred are copies
 
 
 def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
     """(n,) numbers of the different rows that rows are copies of, from 0 on; None where each row counts by itself.
 
-    That is where no two are equal in X and Y, where all are, and where the data are discrete, see `are_discrete`; of
-    very many rows, also where no two of `SOME` are equal.
+    That is where no two are equal in X and Y, where fewer than `FEWEST` are different, and where the data are discrete,
+    see `are_discrete`; of very many rows, also where no two of `SOME` are equal. Copies of a row that make up more than
+    a tenth of all count as different: held out together they would be too much of the table.
     """
     if len(Y) > 2 * SOME:
         some = np.sort(np.random.default_rng(0).choice(len(Y), SOME, replace=False))
@@ -33,9 +35,12 @@ def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
     for _block in _mixed(codes, Y):
         pass
     different, copy = np.unique(codes, return_inverse=True)
-    if different.size in (1, codes.size) or are_discrete(of_features, codes):
+    if different.size < FEWEST or different.size == codes.size or are_discrete(of_features, codes):
         return None
-    return copy.ravel()
+    own = MOST * np.bincount(copy.ravel())[copy.ravel()] > codes.size
+    copy = copy.ravel() + 0
+    copy[own] = different.size + np.arange(int(own.sum()))
+    return np.unique(copy, return_inverse=True)[1]
 
 
 def _codes(X: Any, Y: NDArray[Any]) -> NDArray[np.uint64]:

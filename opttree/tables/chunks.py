@@ -263,10 +263,10 @@ def predict_chunks(
     """
     answer: Callable[[Any], NDArray[Any]] = getattr(model, method)
     names = getattr(model, "feature_names_in_", getattr(model, "feature_names", None))
-    parts = hasattr(source, "part")  # `opttree.Rows`, which imports this module
+    in_parts = hasattr(type(source), "part")  # of `opttree.Rows`, which imports this module
     tables = (
         ((source.part(number).X, None) for number in range(len(source)))
-        if parts
+        if in_parts
         else Chunks(source, target, rows).tables()
     )
     for X, _y in tables:

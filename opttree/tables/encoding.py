@@ -475,13 +475,15 @@ class Encoding:
             )
             return (yes, no) if groups[0] else (no, yes)
         low, high = within
-        for group in groups:
-            group[:] = [level for level in group if low < feature.numbers[level] <= high] or group
         beside: tuple[list[str], list[str]] = ([], [])  # what is no level of its own
         if feature.missing != feature.other and low < feature.missing <= high:
             beside[not weight * feature.missing <= threshold].append("missing")
         if low < feature.other <= high:
             beside[not weight * feature.other <= threshold].append("other")
+        for group, others in zip(groups, beside, strict=True):
+            arriving = [level for level in group if low < feature.numbers[level] <= high]
+            if arriving or others:  # of a split that parts nothing, all are named
+                group[:] = arriving
         left, right = (f"{name} in {{{_listed(*both, most)}}}" for both in zip(groups, beside, strict=True))
         return left, right
 

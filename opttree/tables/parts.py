@@ -31,6 +31,7 @@ from opttree.tables.sources import (
     checked,
     files_of,
     n_rows_of,
+    names_of,
     placed,
     triples,
 )
@@ -157,7 +158,11 @@ class Rows:
                 yield Delayed(delayed(tuple)(list(parts)))
         elif hasattr(source, "to_delayed"):
             self._need_target()
-            self._columns = self._columns._replace(order=tuple(source.columns))
+            if not hasattr(source, "columns"):
+                raise ValueError(
+                    f"source must be a Dask DataFrame or arrays (X, y); got a single {type(source).__name__}"
+                )
+            self._columns = self._columns._replace(order=names_of(source))
             yield from (Delayed(part) for part in source.to_delayed())
         elif isinstance(source, (tuple, list)):
             if self._columns.target or self._columns.weight is not None:
@@ -167,8 +172,8 @@ class Rows:
                 lengths = [n_rows_of(array) for array in (X, y, weight) if array is not None]
                 if len(set(lengths)) > 1:
                     raise ValueError(f"X, y and weights must have as many rows; got {lengths}")
-                if not self._columns.order and hasattr(X, "columns"):
-                    self._columns = self._columns._replace(order=tuple(X.columns))
+                if not self._columns.order:
+                    self._columns = self._columns._replace(order=names_of(X))
                 where = placed(X), placed(y), placed(weight)
                 for first in range(0, lengths[0], rows):
                     yield Arrays(*where, first, min(first + rows, lengths[0]))

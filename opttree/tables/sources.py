@@ -116,10 +116,14 @@ class Columns(NamedTuple):
     order: tuple[Any, ...] = ()
 
     def aligned(self, X: Any) -> Any:
-        """A table with its columns in the order of the first part's, if they are the same."""
-        names = list(getattr(X, "columns", ()))
+        """A table with its columns in the order of the first part's; ValueError for one that this has not."""
+        names = list(names_of(X))
+        if self.order and (more := [name for name in names if name not in self.order]):
+            raise ValueError(f"parts must have the same columns; got {more[0]!r}, which the first part has not")
         wanted = [name for name in self.order if name in names]
-        return X[wanted] if names != wanted and len(wanted) == len(names) == len(set(names)) else X
+        if names == wanted or not len(wanted) == len(names) == len(set(names)):
+            return X
+        return X.select(wanted) if hasattr(X, "column_names") else X[wanted]
 
     def divide(self, frame: Any) -> Read:
         """Features, targets and weights of a DataFrame."""
@@ -130,6 +134,11 @@ class Columns(NamedTuple):
         y = frame[self.target[0] if self.one else list(self.target)].to_numpy()
         weight = None if self.weight is None else frame[self.weight].to_numpy(np.float64)
         return Read(self.aligned(frame.drop(columns=wanted)), y, weight)
+
+
+def names_of(table: Any) -> tuple[Any, ...]:
+    """The names of the columns of a table of pandas, Polars, Arrow or Dask; none of an array."""
+    return tuple(getattr(table, "column_names", getattr(table, "columns", ())))
 
 
 def opened(array: Any) -> Any:

@@ -48,7 +48,7 @@ def followed(data, row):
         elif isinstance(value, str) and value == "":
             x.append(one["fill"])
         else:
-            value = (value - pd.Timestamp(0)) / pd.Timedelta(days=1) if kind != "number" else float(value)
+            value = (value - pd.Timestamp(0)) / pd.Timedelta(days=1) if kind == "date" else float(value)
             low, high = one.get("low"), one.get("high")
             x.append(min(max(value, -np.inf if low is None else low), np.inf if high is None else high))
     node = data["nodes"][0]
@@ -82,11 +82,11 @@ def test_arrays_have_numbers_and_mixtures_no_form():
     assert "inputs" not in data_of(opttree.TAORegressor(2, random_state=0).fit(wide, wide @ np.ones(100)))
 
 
-@pytest.mark.parametrize(("every", "kind"), [("1D", "date"), ("7h", "time")])
-def test_a_column_of_times_asks_for_times(every, kind):
-    frame = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=200, freq=every)})
-    y = (frame["when"] > "2024-01-20 05:00").astype(float) + (frame["when"] > "2024-02-09 19:00")
-    model = opttree.TAORegressor(2, leaf_shrinkage=0.0, floor=False, random_state=0).fit(frame, y)
-    data = data_of(model)
-    assert [one["kind"] for one in data["inputs"]] == [kind]
-    assert [float(followed(data, row)) for row in frame.to_dict("records")] == pytest.approx(model.predict(frame))
+def test_a_page_asks_for_dates_and_times(tmp_path):
+    frame = pd.DataFrame({"when": pd.date_range("2024-01-01 12:00", periods=200, freq="D")})
+    y = np.repeat([0.0, 1.0], 100)
+    model = opttree.TAORegressor(1, leaf_shrinkage=0.0, floor=False, random_state=0).fit(frame, y)
+    assert [one["kind"] for one in data_of(model)["inputs"]] == ["date"]
+    page = export.to_html(model)
+    assert all(words in page for words in ('type: "time"', "T${field.clock.value}Z"))
+    assert [float(followed(data_of(model), row)) for row in frame.to_dict("records")] == y.tolist()

@@ -40,3 +40,12 @@ def test_splits_name_levels_that_arrive():
             arrives[kid] = set(words.removeprefix("c in {").removesuffix("}").split(", "))
         assert arrives[node] == arrives[kids[0]] | arrives[kids[1]]
         assert not arrives[kids[0]] & arrives[kids[1]]
+
+
+def test_levels_beside_blanks_are_named_where_they_arrive():
+    city = np.random.default_rng(0).choice(np.array(["A", "B", None], object), 300, p=[0.4, 0.3, 0.3])
+    y = np.array([{"A": 0.0, "B": 8.0, None: 4.0}[one] for one in city])
+    model = TAORegressor(2, splits="axis", floor=False, leaf_shrinkage=0.0, random_state=0)
+    text = model.fit(pd.DataFrame({"city": city}), y).to_text()
+    assert "city in {missing, other}" in text
+    assert text.count("A") == 1

@@ -31,7 +31,9 @@ def test_rows_of_discrete_data_count_by_themselves():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(300, 3)).astype(float)
     assert copies_of(X, rng.integers(0, 2, size=(300, 1)).astype(float)) is None
-    assert np.unique(copies_of(X, X[:, :1])).size == 8
+    assert copies_of(X, X[:, :1]) is None  # eight different ones
+    X = rng.integers(0, 2, size=(3000, 6)).astype(float)
+    assert np.unique(copies_of(X, X[:, :1])).size == 64
 
 
 @pytest.mark.parametrize("stratify", [False, True])
@@ -83,3 +85,30 @@ def test_classes_of_few_rows_have_few_folds():
     assert len(folds_of(TAOClassifier("cv"), X[:12], np.repeat([0, 1], [9, 3]), 0)) == 4
     assert len(folds_of(TAORegressor("cv"), X[:5], X[:5, 0], 0)) == 2
     assert TAORegressor("cv", random_state=0).fit(X[:5], X[:5, 0]).predict(X[:5]).shape == (5,)
+
+
+def test_a_row_that_repeats_very_often_is_not_held_out_as_a_whole():
+    rng = np.random.default_rng(0)
+    X = np.r_[np.zeros((1900, 3)), rng.random((100, 3))]
+    y = np.r_[np.zeros(1900), 1 + (X[1900:, 0] > 0.3)].astype(int)
+    for train, valid in folds_of(TAOClassifier("cv"), X, y, 0):
+        assert 400 < valid.size < 600
+        assert set(y[train]) == set(y[valid]) == {0, 1, 2}
+    problem = TreeProblem(X, 1.0 * (y > 0), 2, "axis")
+    assert {problem.split(0.2, np.random.default_rng(seed))[0].n_samples for seed in range(20)} <= set(
+        range(1500, 1700)
+    )
+
+
+def test_few_different_rows_are_held_out_one_by_one():
+    rng = np.random.default_rng(0)
+    X, y = np.repeat(rng.random((12, 3)), 20, axis=0), np.repeat(np.arange(12) % 3, 20)
+    ((train, valid),) = folds_of(TAOClassifier("cv", cv=0.1), X, y, 0)
+    assert (train.size, valid.size) == (216, 24)
+    (fold,) = folds_of(TAOClassifier("cv", cv=0.1), X[:25] + rng.random((25, 3)), np.arange(25) % 5, 0)
+    assert fold[1].size == 3  # fewer than there are classes
+    for n in (1, 2, 3):
+        with pytest.raises(
+            ValueError, match=f"max_depth must be 'auto' or an integer for fewer than four rows; got 'cv' for {n}"
+        ):
+            TAORegressor("cv").fit(X[:n] + np.arange(n)[:, None], np.arange(float(n)))

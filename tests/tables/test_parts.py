@@ -138,3 +138,18 @@ def test_parts_are_aligned_by_the_names_of_their_columns(tmp_path, source):
         np.testing.assert_array_equal(np.concatenate(list(found)), whole)
     with pytest.raises(ValueError, match=r"X must be a table in memory; got opttree\.Rows: opttree\.chunks\.predict"):
         model.predict(rows)
+
+
+def test_a_column_may_be_called_part_and_other_columns_are_refused():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.random((400, 3)), columns=["a", "b", "part"])
+    model = TAORegressor(2, random_state=0).fit(table, table["a"])
+    dd = pytest.importorskip("dask.dataframe")
+    found = np.concatenate(list(predict_chunks(model, dd.from_pandas(table, npartitions=2))))
+    np.testing.assert_array_equal(found, model.predict(table))
+    y = table["a"].to_numpy()
+    odd = Rows([(table, y), (table.rename(columns={"b": "z"}), y)])
+    with pytest.raises(ValueError, match="parts must have the same columns; got 'z', which the first part has not"):
+        odd.part(1)
+    with pytest.raises(ValueError, match="source must be a Dask DataFrame or arrays"):
+        Rows(pytest.importorskip("dask.array").zeros((4, 2), chunks=2), "y")

@@ -122,11 +122,15 @@ def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[ND
     y = y[first]
     counts = np.unique(y, return_counts=True)[1] if is_classifier(model) else np.ones(1, int)
     stratify = counts.min() >= 2
+    if whole and len(y) < 4:
+        raise ValueError(f"max_depth must be 'auto' or an integer for fewer than four rows; got 'cv' for {len(y)}")
     kind: Any
     if isinstance(model.cv, (int, np.integer)):
         most = int(counts.max()) if stratify else max(len(y) // 2, 2)
         kind = (StratifiedKFold if stratify else KFold)(min(int(model.cv), most), shuffle=True, random_state=seed)
     elif isinstance(model.cv, (float, np.floating)):
+        held = int(np.ceil(model.cv * len(y)))
+        stratify = stratify and min(held, len(y) - held) >= len(counts)
         kind = (StratifiedShuffleSplit if stratify else ShuffleSplit)(1, test_size=float(model.cv), random_state=seed)
     else:
         kind = check_cv(model.cv, y, classifier=is_classifier(model))
