@@ -20,7 +20,7 @@ def table(tmp_path):
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("nowhere.parquet", "y", "source must be a Parquet file or folder; 'nowhere.parquet' does not exist"),
+        ("nowhere.parquet", "y", "source must be Parquet files or a folder of them; 'nowhere.parquet' does not exist"),
         (7, None, "source must be a path, arrays"),
         (np.zeros((3, 2)), None, "source must have a target to fit to; got none"),
     ],
