@@ -117,11 +117,12 @@ class Columns(NamedTuple):
 
     def aligned(self, X: Any) -> Any:
         """A table with its columns in the order of the first part's; ValueError for one that this has not."""
-        names = list(names_of(X))
-        if self.order and (more := [name for name in names if name not in self.order]):
+        names, known = list(names_of(X)), set(self.order)
+        if known and (more := [name for name in names if name not in known]):
             raise ValueError(f"parts must have the same columns; got {more[0]!r}, which the first part has not")
-        wanted = [name for name in self.order if name in names]
-        if names == wanted or not len(wanted) == len(names) == len(set(names)):
+        different = set(names)
+        wanted = [name for name in self.order if name in different]
+        if names == wanted or not len(wanted) == len(names) == len(different):
             return X
         return X.select(wanted) if hasattr(X, "column_names") else X[wanted]
 
