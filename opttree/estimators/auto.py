@@ -30,7 +30,7 @@ from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.runtime.options import option
 from opttree.statement import L1, L2, TreeProblem
-from opttree.statement.copies import copies_of
+from opttree.statement.copies import different_rows
 from opttree.statement.shrinkage import NodeMoments
 from opttree.tables.weights import n_rows
 
@@ -262,9 +262,8 @@ def _folds(options: Estimator, problem: TreeProblem, seed: int) -> list[tuple[Tr
         train, valid = problem.split(share, rng)
         return [(some_rows(train, most, rng), some_rows(valid, most, rng))]
     repeats = 1 if problem.n_samples >= FEW_ROWS else 3
-    copy = copies_of(problem.X, problem.Y)
-    copy = np.arange(problem.n_samples) if copy is None else copy
-    labels = problem.Y[np.unique(copy, return_index=True)[1], 0]
+    first, copy = different_rows(problem.X, problem.Y)
+    labels = problem.Y[first, 0]
     stratified = problem.is_classification and np.bincount(labels.astype(np.intp)).min() >= FOLDS
     kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
     cuts = kind(n_splits=min(FOLDS, labels.size), n_repeats=repeats, random_state=seed).split(labels, labels)

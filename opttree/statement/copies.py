@@ -16,6 +16,15 @@ FEWEST, MOST = 20, 10  # different rows; parts of the table, of which the copies
 SOME = 20_000  # of very many rows, among which two are equal where as much as a few in a hundred are copies
 
 
+def different_rows(X: Any, Y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(m,) the first of each of the different rows, and (n,) which of these each row is a copy of: see `copies_of`."""
+    copy = copies_of(X, Y)
+    if copy is None:
+        copy = np.arange(len(Y))
+        return copy, copy
+    return np.unique(copy, return_index=True)[1], copy
+
+
 def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
     """(n,) numbers of the different rows that rows are copies of, from 0 on; None where each row counts by itself.
 
@@ -35,10 +44,10 @@ def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
     for _block in _mixed(codes, Y):
         pass
     different, copy = np.unique(codes, return_inverse=True)
+    copy = copy.ravel()
     if different.size < FEWEST or different.size == codes.size or are_discrete(of_features, codes):
         return None
-    own = MOST * np.bincount(copy.ravel())[copy.ravel()] > codes.size
-    copy = copy.ravel() + 0
+    own = MOST * np.bincount(copy)[copy] > codes.size
     copy[own] = different.size + np.arange(int(own.sum()))
     return np.unique(copy, return_inverse=True)[1]
 

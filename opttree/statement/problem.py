@@ -19,7 +19,7 @@ from opttree.model.structure import read_only, writable
 from opttree.model.tree import LINKS, Tree, replace as with_fields
 from opttree.runtime.words import shown
 from opttree.statement.constraints import Constraint, LeafConstraint, MaxSplits, MinLeaf
-from opttree.statement.copies import copies_of
+from opttree.statement.copies import different_rows
 from opttree.statement.joint_leaves import NoAnswersError, fit_jointly
 from opttree.statement.losses import NAMED, Loss
 from opttree.statement.numbers import (
@@ -773,8 +773,7 @@ class TreeProblem:
             raise ValueError(f"fraction must be between 0 and 1; got {fraction}")
         if self.n_samples < 2:
             raise ValueError(f"a split needs two rows of positive weight; got {self.n_samples}")
-        copy = copies_of(self.X, self.Y)
-        first = np.arange(self.n_samples) if copy is None else np.unique(copy, return_index=True)[1]
+        first, copy = different_rows(self.X, self.Y)
         order = rng.permutation(first.size)
         cut = min(max(round(fraction * order.size), 1), order.size - 1)
         chosen = order[:cut]
@@ -786,7 +785,7 @@ class TreeProblem:
             chosen = order[held] if held.any() else chosen
         out = np.zeros(first.size, bool)
         out[chosen] = True
-        rows = out if copy is None else out[copy]
+        rows = out[copy]
         return self.sample(np.flatnonzero(~rows)), self.sample(np.flatnonzero(rows))
 
     def restrict(self, rows: NDArray[np.integer], depth: int, **changes: Any) -> TreeProblem:

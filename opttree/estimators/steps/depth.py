@@ -21,7 +21,7 @@ from opttree.methods import costs
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.runtime.interrupts import InterruptedFitWarning
-from opttree.statement.copies import copies_of
+from opttree.statement.copies import different_rows
 from opttree.tables.checks import TableWarning
 from opttree.tables.encoding import rows_of
 
@@ -117,9 +117,10 @@ def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[ND
     """
     whole = isinstance(model.cv, (int, float, np.integer, np.floating))
     Y = np.unique(y, return_inverse=True)[1] if is_classifier(model) else y
-    copy = copies_of(X, np.reshape(Y, (len(y), -1))) if whole else None
-    first = np.arange(len(y)) if copy is None else np.unique(copy, return_index=True)[1]
-    y = y[first]
+    copy = np.arange(len(y))
+    if whole:
+        first, copy = different_rows(X, np.reshape(Y, (len(y), -1)))
+        y = y[first]
     counts = np.unique(y, return_counts=True)[1] if is_classifier(model) else np.ones(1, int)
     stratify = counts.min() >= 2
     if whole and len(y) < 4:
@@ -136,8 +137,8 @@ def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[ND
         kind = check_cv(model.cv, y, classifier=is_classifier(model))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)  # it is in some folds, not in all
-        cuts = list(kind.split(np.zeros((len(y), 1)), y))
-    return cuts if copy is None else [(_rows(copy, train), _rows(copy, valid)) for train, valid in cuts]
+        cuts = list(kind.split(np.zeros((len(y), 1)) if whole else X, y))
+    return cuts if len(y) == len(copy) else [(_rows(copy, train), _rows(copy, valid)) for train, valid in cuts]
 
 
 def _rows(copy: NDArray[np.intp], some: NDArray[np.intp]) -> NDArray[np.intp]:
