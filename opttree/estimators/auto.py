@@ -30,7 +30,7 @@ from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.runtime.options import option
 from opttree.statement import L1, L2, TreeProblem
-from opttree.statement.copies import different_rows
+from opttree.statement.copies import different_rows, with_copies
 from opttree.statement.shrinkage import NodeMoments
 from opttree.tables.weights import n_rows
 
@@ -267,8 +267,7 @@ def _folds(options: Estimator, problem: TreeProblem, seed: int) -> list[tuple[Tr
     stratified = problem.is_classification and np.bincount(labels.astype(np.intp)).min() >= FOLDS
     kind = RepeatedStratifiedKFold if stratified else RepeatedKFold
     cuts = kind(n_splits=min(FOLDS, labels.size), n_repeats=repeats, random_state=seed).split(labels, labels)
-    sides = [[problem.sample(np.flatnonzero(np.isin(copy, part))) for part in cut] for cut in cuts]
-    return [(train, valid) for train, valid in sides]
+    return [(problem.sample(train), problem.sample(valid)) for train, valid in with_copies(cuts, copy)]
 
 
 def _run(*given: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,22 @@ def different_rows(X: Any, Y: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[n
         copy = np.arange(len(Y))
         return copy, copy
     return np.unique(copy, return_index=True)[1], copy
+
+
+def with_copies(
+    cuts: Iterable[tuple[NDArray[np.intp], NDArray[np.intp]]], copy: NDArray[np.intp]
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Training and held-out rows from those of the different rows; ``copy`` as `different_rows` gives it."""
+    if copy.size == 0 or copy.max() + 1 == copy.size:
+        return list(cuts)
+    return [(np.flatnonzero(np.isin(copy, a)), np.flatnonzero(np.isin(copy, b))) for a, b in cuts]
+
+
+def bootstrap(size: int, copy: NDArray[np.intp] | None, rng: np.random.Generator) -> NDArray[np.intp]:
+    """(n,) how often each of ``size`` rows is drawn; a different row, see `copies_of`, is drawn with its copies."""
+    if copy is not None:
+        return bootstrap(int(copy.max()) + 1, None, rng)[copy]
+    return np.bincount(rng.integers(size, size=size), minlength=size)
 
 
 def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:

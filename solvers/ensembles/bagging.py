@@ -14,6 +14,7 @@ from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
+from opttree.statement.copies import bootstrap, copies_of
 from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.parallel import spread
 from solvers.core.result import Termination
@@ -78,10 +79,11 @@ class Bagging(Solver):
         yield from at_hand(problem, start)
         if problem.splits == "axis" and not problem.is_sparse:
             problem.presorted  # noqa: B018 (sorted once, for all draws)
+        shared = problem, self.solver, copies_of(problem.X, problem.Y)
         grown: dict[int, tuple[Tree, NDArray[np.intp]]] = {}
 
         def growth() -> Steps:
-            for number, pair in spread(_grow, (problem, self.solver), rng.spawn(self.n_trees), self.n_jobs):
+            for number, pair in spread(_grow, shared, rng.spawn(self.n_trees), self.n_jobs):
                 grown[number] = pair
                 yield None
             return None
@@ -104,10 +106,10 @@ class Bagging(Solver):
         return Termination.ITERATION_LIMIT
 
 
-def _grow(shared: tuple[TreeProblem, Solver], rng: Rng) -> tuple[Tree, NDArray[np.intp]]:
+def _grow(shared: tuple[TreeProblem, Solver, NDArray[np.intp] | None], rng: Rng) -> tuple[Tree, NDArray[np.intp]]:
     """The best tree of the solver on one draw, and the rows that were not drawn."""
-    problem, solver = shared
-    counts = np.bincount(rng.integers(problem.n_samples, size=problem.n_samples), minlength=problem.n_samples)
+    problem, solver, copy = shared
+    counts = bootstrap(problem.n_samples, copy, rng)
     rows = np.flatnonzero(counts)
     part = problem.sample(rows)
     part = part.with_rows(part.X, part.y, np.asarray(part.sample_weight) * counts[rows])

@@ -19,6 +19,7 @@ from opttree.model.tree import Tree
 from opttree.problems.smooth.blocks import pack_rows
 from opttree.runtime.clock import seconds_left
 from opttree.statement import L1, L2, TreeProblem
+from opttree.statement.copies import bootstrap, copies_of
 from solvers.ensembles.growth_options import SPLIT_LASSO, GrowthOptions
 from solvers.initial.cart import features_in_time
 from solvers.tao.tao import TAO
@@ -59,6 +60,7 @@ class Shared:
     wide: bool = False  # whether oblique trees are those of `TAO`: Gram matrices of linear leaves are too large
     by_root: bool = False  # whether CART's trees look at the square root of the features: classes, sparse tables
     is_sparse: bool = False  # whether ``rows`` is, and ``X`` one column of zeros: leaves are constant
+    copy: NDArray[np.intp] | None = None  # see `copies_of`: copies of a row are drawn, or left out, together
     made: list[Any] = field(default_factory=list)  # `bins`, once there
 
     @classmethod
@@ -110,6 +112,7 @@ class Shared:
             not problem.is_sparse and is_wide(problem, depth),
             problem.is_sparse and problem.is_classification,
             problem.is_sparse,
+            copies_of(problem.X, problem.Y),
         )
 
     @property
@@ -147,10 +150,11 @@ class Shared:
         """(n,) weights of a random sample: zero on the rows left out."""
         n, sample = self.w.size, self.options.sample
         if sample == "bootstrap":
-            return self.w * np.bincount(rng.integers(n, size=n), minlength=n).astype(np.float32)
-        drawn = np.zeros(n, np.float32)
-        drawn[rng.choice(n, max(round(float(sample) * n), 1), replace=False)] = 1.0
-        return self.w * drawn
+            return self.w * bootstrap(n, self.copy, rng).astype(np.float32)
+        m = n if self.copy is None else int(self.copy.max()) + 1
+        drawn = np.zeros(m, np.float32)
+        drawn[rng.choice(m, max(round(float(sample) * m), 1), replace=False)] = 1.0
+        return self.w * (drawn if self.copy is None else drawn[self.copy])
 
 
 class GrownTree(NamedTuple):

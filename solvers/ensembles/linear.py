@@ -13,6 +13,7 @@ from sklearn.model_selection import KFold
 
 from opttree.model.tree import Tree
 from opttree.statement import L2, TreeProblem
+from opttree.statement.copies import different_rows, with_copies
 
 Floats = NDArray[np.float64]
 RIDGES = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)  # strengths that are tried, in units of the mean loss
@@ -47,9 +48,10 @@ def best_ridge(problem: TreeProblem, rng: Rng) -> Generator[None, Any, float]:
     """The strength with the lowest squared error on rows held out, five-fold; yields between regressions."""
     if problem.n_samples < 2:
         return RIDGES[-1]
-    folds = KFold(min(FOLDS, problem.n_samples), shuffle=True, random_state=int(rng.integers(2**31 - 1)))
+    first, copy = different_rows(problem.X, problem.Y)
+    folds = KFold(min(FOLDS, first.size), shuffle=True, random_state=int(rng.integers(2**31 - 1)))
     errors = np.zeros(len(RIDGES))
-    for train, held in folds.split(problem.X):
+    for train, held in with_copies(folds.split(first), copy):
         part, rest = problem.sample(train), problem.sample(held)
         for k, ridge in enumerate(RIDGES):
             yield

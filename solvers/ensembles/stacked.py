@@ -15,6 +15,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
+from opttree.statement.copies import different_rows, with_copies
 from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.result import Termination
 from solvers.ensembles.forest import KINDS, Tally, TAOForest
@@ -184,13 +185,14 @@ class StackedForest(Solver):
         answers = np.zeros((len(self.members), *Y.shape))
         has_linear = self.linear and problem.splits == "oblique" and problem.leaves == "linear"
         by_ridge = np.zeros((len(RIDGES) if has_linear else 0, *Y.shape))
-        n_folds = min(self.folds, problem.n_samples)
+        first, copy = different_rows(problem.X, problem.Y)
+        label, n_folds = problem.Y[first, 0], min(self.folds, first.size)
         if n_folds < 2:  # nothing can be left out
             return np.eye(len(self.members))[0], Linear(0.0, Y), None
-        rare = problem.is_classification and np.bincount(problem.Y[:, 0].astype(np.intp)).min() < n_folds
+        rare = problem.is_classification and np.bincount(label.astype(np.intp)).min() < n_folds
         kind = StratifiedKFold if problem.is_classification and not rare else KFold
         cuts = kind(n_folds, shuffle=True, random_state=int(rng.integers(2**31 - 1)))
-        for train, valid in cuts.split(problem.X, problem.Y[:, 0]):
+        for train, valid in with_copies(cuts.split(label, label), copy):
             part = problem.sample(train)
             for k, strength in enumerate(RIDGES[: len(by_ridge)]):
                 by_ridge[k, valid] = ridge_leaf(part, Y[train], strength).outputs(problem.X[valid])

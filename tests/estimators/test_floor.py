@@ -44,6 +44,16 @@ def test_no_default_is_below_a_linear_model_and_cart(family, options, seed):
         assert model.score(X_test, y_test) > max(linear, cart, 0.0) - 0.05
 
 
+def test_noise_is_answered_by_constants():
+    off = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, y, fresh = rng.normal(size=(40, 3)), rng.normal(size=40), rng.normal(size=(1000, 3))
+        model = opttree.TAORegressor(random_state=0).fit(X, y)
+        off.append(np.mean((model.predict(fresh) - y.mean()) ** 2))
+    assert np.mean(off) < 0.1  # .14 before
+
+
 def test_trees_of_classes_fall_back_too():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 8))

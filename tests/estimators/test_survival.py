@@ -56,7 +56,7 @@ def test_prices_are_chosen_on_held_out_rows(rng):
     X, y = drawn(400)
     model = SurvivalTree(3, random_state=0).fit(X, y)
     losses = model.cv_results_["losses"]
-    assert losses.shape == (9, 5)
+    assert losses.shape == (11, 5)
     assert model.split_price_ == model.cv_results_["split_price"][np.argmin(losses.mean(axis=1))]
     assert 2 <= model.tree_.n_leaves <= 8
     noise = [SurvivalTree(2, random_state=0).fit(rng.normal(size=(400, 4)), y).tree_.n_leaves for _ in range(5)]

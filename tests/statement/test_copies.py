@@ -5,10 +5,20 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.model_selection import ShuffleSplit
 
-from opttree import AutoTreeRegressor, BoostedTreesRegressor, TAOClassifier, TAORegressor, TreeProblem
+from opttree import (
+    AutoTreeRegressor,
+    BoostedTreesRegressor,
+    SurvivalTree,
+    TAOClassifier,
+    TAOForestClassifier,
+    TAOForestRegressor,
+    TAORegressor,
+    TreeProblem,
+)
 from opttree.estimators.auto import _folds
 from opttree.estimators.steps.depth import folds_of
-from opttree.statement.copies import copies_of
+from opttree.statement.copies import bootstrap, copies_of
+from solvers import Bagging, CartInit, StackedForest, solve
 
 
 def disjoint(one, other):
@@ -67,6 +77,49 @@ def test_what_repeated_rows_say_is_not_believed():
     for model in (TAORegressor("cv", random_state=0), BoostedTreesRegressor("cart", random_state=0)):
         six = model.fit(np.repeat(X, 6, axis=0), np.repeat(y, 6)).predict(fresh)
         assert np.mean(six**2) < 0.15  # .4 and 1.0 before
+
+
+@pytest.mark.parametrize("options", [{}, {"bootstrap": True}, {"kind": "cart", "bootstrap": True}])
+def test_out_of_bag_rows_are_no_copies(options):
+    rng = np.random.default_rng(1)
+    X, y, fresh = rng.normal(size=(60, 4)), rng.normal(size=60), rng.normal(size=(2000, 4))
+    model = TAOForestRegressor(n_estimators=10, random_state=0, **options)
+    one, six = (model.fit(np.repeat(X, k, axis=0), np.repeat(y, k)).oob_loss_ for k in (1, 6))
+    assert six > 0.7 * one  # less than .01 before
+    if not options:
+        assert np.mean((model.predict(fresh) - y.mean()) ** 2) < 0.2  # .4 before
+
+
+def test_copies_are_drawn_together():
+    rng = np.random.default_rng(0)
+    copy = np.arange(240) // 4
+    counts = bootstrap(240, copy, rng)
+    assert counts.sum() == 240
+    np.testing.assert_array_equal(counts, np.repeat(counts[::4], 4))
+    X, y = np.repeat(rng.normal(size=(60, 3)), 4, axis=0), np.repeat(rng.normal(size=60), 4)
+    result = solve(TreeProblem(X, y, 3, "axis"), Bagging(CartInit(), n_trees=3), random_state=0)
+    drawn = result.tree.outside[1].reshape(60, 4)
+    assert (drawn == drawn[:, :1]).all()
+    assert drawn.any()
+    labels = np.repeat(np.arange(60) % 2, 4)
+    model = TAOForestClassifier(n_estimators=4, kind="cart", bootstrap=True, random_state=0).fit(X, labels)
+    blank = np.isnan(model.oob_prediction_).any(axis=1).reshape(60, 4)
+    assert (blank == blank[:, :1]).all()
+
+
+def test_a_stack_is_not_judged_by_copies():
+    rng = np.random.default_rng(0)
+    X, y = np.repeat(rng.normal(size=(60, 3)), 6, axis=0), np.repeat(rng.normal(size=60), 6)
+    problem = TreeProblem.standardized(X, y, depth=3, leaves="linear")
+    result = solve(problem, StackedForest(n_trees=4, fold_trees=2, linear=True), random_state=0)
+    assert np.mean((result.tree.outside[0] - problem.Y) ** 2) > 0.8  # .0 before
+
+
+def test_prices_of_splits_are_not_chosen_by_copies():
+    rng = np.random.default_rng(1)
+    X, time = np.repeat(rng.normal(size=(40, 3)), 5, axis=0), np.repeat(rng.exponential(size=40), 5)
+    y = np.array([(True, t) for t in time], dtype=[("event", bool), ("time", float)])
+    assert SurvivalTree(2, random_state=0).fit(X, y).tree_.n_leaves == 1  # four before
 
 
 def test_names_of_classes_change_no_choice():

@@ -21,7 +21,7 @@ from opttree.methods import costs
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.runtime.interrupts import InterruptedFitWarning
-from opttree.statement.copies import different_rows
+from opttree.statement.copies import different_rows, with_copies
 from opttree.tables.checks import TableWarning
 from opttree.tables.encoding import rows_of
 
@@ -138,12 +138,7 @@ def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[ND
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)  # it is in some folds, not in all
         cuts = list(kind.split(np.zeros((len(y), 1)) if whole else X, y))
-    return cuts if len(y) == len(copy) else [(_rows(copy, train), _rows(copy, valid)) for train, valid in cuts]
-
-
-def _rows(copy: NDArray[np.intp], some: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The rows that are copies of some of the different ones."""
-    return np.flatnonzero(np.isin(copy, some))
+    return with_copies(cuts, copy) if whole else cuts
 
 
 def fit_warm(model: Any, depth: int, last: Any, *data: Any) -> Any:

@@ -250,9 +250,9 @@ class Folds:
         best = int(np.argmin(errors[int(clips)]))
         linear, ridge = by_ridge[int(clips), best], strengths[best]
         means["linear"] = self.mean(linear)
-        cart, size = self.cart(usual)
-        means["cart"] = self.mean(cart)
-        constant = self.mean(self.constant())
+        flat = self.constant()
+        cart, size = self.cart(usual, flat)
+        means["cart"], constant = self.mean(cart), self.mean(flat)
         begins = (
             not plain
             and options.floor is not False
@@ -416,8 +416,11 @@ class Folds:
         temperature = temperature_of(self.judge.Y, self.judge.w, answers[best]) if tempers else 1.0
         return Trial(answers[best], self.mean(answers[best]), strengths[best], temperature)
 
-    def cart(self, depth: int) -> tuple[Floats, tuple[int, int]]:
-        """Answers of CART's trees of the best depth, within a ``depth`` that is given, and smallest leaf; these two."""
+    def cart(self, depth: int, flat: Floats) -> tuple[Floats, tuple[int, int]]:
+        """Answers of CART's trees of the best depth, within a ``depth`` that is given, and smallest leaf; these two.
+
+        Where these are not clearly better than constants, whose answers are ``flat``: theirs, and depth 0.
+        """
         kind = DecisionTreeRegressor if self.numbers else DecisionTreeClassifier
         least, X = getattr(self.options, "min_samples_leaf", 1), as_singles(self.rows.X)
         leaves = sorted({max(fewest, least) for fewest in CART_LEAVES})
@@ -451,10 +454,8 @@ class Folds:
         with limited(count(self.options.n_jobs)):
             each(fold, self.parts)
         found = {key: answers for key, answers in found.items() if ended.count(key[1]) == len(self.parts)}
-        if not found:
-            return self.constant(), (0, leaves[0])
-        best = min(found, key=lambda key: self.mean(found[key]))
-        return found[best], best
+        best = min(found, key=lambda key: self.mean(found[key]), default=None)
+        return (found[best], best) if best is not None and self.beats(found[best], flat) else (flat, (0, leaves[0]))
 
 
 def less(rows: Rows, base: Tree) -> Floats:

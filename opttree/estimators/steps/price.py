@@ -19,13 +19,15 @@ from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.statement import SplitPrice, TreeProblem
+from opttree.statement.copies import different_rows, with_copies
 from opttree.statement.pruning import with_splits
 from opttree.tables.checks import TableWarning
 from opttree.tables.encoder import check_table
 from opttree.tables.encoding import rows_of
 
 Floats = NDArray[np.float64]
-SHARES = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)  # prices that are tried, of the best constant's loss
+# prices that are tried, of a constant's loss: at the last ones no split is worth its price
+SHARES = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 FOLD_SECONDS = 2.0  # of a search in a fold
 SEARCH_SHARE = 0.5  # of the time limit, for the folds
 
@@ -62,9 +64,10 @@ def choose_price(options: Estimator, fit: Fit, refit: Refit, folds: int) -> tupl
     solver = options.recipe.solver(options, problem, None)
     prices = np.array(SHARES) * problem.mean_loss(problem.best_constant())
     losses: list[list[float]] = []
-    n_folds = min(folds, problem.n_samples // 2)
-    shuffled = KFold(n_folds, shuffle=True, random_state=fit.seed).split(problem.X) if n_folds > 1 else ()
-    for k, (train, valid) in enumerate(shuffled):
+    first, copy = different_rows(problem.X, problem.Y)
+    n_folds = min(folds, first.size // 2)
+    shuffled = KFold(n_folds, shuffle=True, random_state=fit.seed).split(first) if n_folds > 1 else ()
+    for k, (train, valid) in enumerate(with_copies(shuffled, copy)):
         left = np.inf if fit.time_limit is None else SEARCH_SHARE * fit.time_limit - (now() - began)
         if left <= 0.0:
             break
