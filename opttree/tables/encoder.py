@@ -519,7 +519,7 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
     X = as_given(X)
     if is_table(X):
         check_names(X)
-        validated(estimator, X, reset=reset, skip_check_array=True)
+        validated(estimator, _as_named(X), reset=reset, skip_check_array=True)
         if X.shape[0] < 1:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required")
         return X
@@ -528,6 +528,15 @@ def check_table(estimator: Any, X: Any, *, reset: bool) -> Any:
     return validated(
         estimator, X, reset=reset, dtype="numeric" if numeric else None, ensure_all_finite="allow-nan", order="C"
     )
+
+
+def _as_named(X: Any) -> Any:
+    """What scikit-learn reads the names of columns from: it does not find them in every library's tables."""
+    if hasattr(X, "iloc"):
+        return X
+    import pandas as pd  # other tables do without
+
+    return pd.DataFrame(columns=pd.Index(table_names(X) or []))
 
 
 def needs_encoding(X: Any, categorical_features: Any) -> bool:

@@ -275,6 +275,7 @@ def _softmax_of_sparse(
     with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", ".*line search")  # that says the same, of columns of very different size
+        warnings.filterwarnings("ignore", "Setting penalty=None")  # scikit-learn 1.8 of an infinite C
         model.fit(scaled(part.S, unit), label, sample_weight=h / mass)
     if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):  # a ridge on columns of 1e100
         return

@@ -28,7 +28,9 @@ CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 def in_sqlite(frame, query, **options):
     """The rows of the answer; dates are stored as texts."""
     with closing(sqlite3.connect(":memory:")) as database:
-        frame.to_sql(options.pop("name", "rows"), database, index=False, **options)
+        dates = frame.select_dtypes(["datetime", "datetimetz"])
+        texts = {name: dates[name].dt.strftime("%Y-%m-%d %H:%M:%S.%f") for name in dates}  # pandas 2.1 stores numbers
+        frame.assign(**texts).to_sql(options.pop("name", "rows"), database, index=False, **options)
         return pd.DataFrame(*_fetched(database.execute(query)))
 
 

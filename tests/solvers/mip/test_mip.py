@@ -358,7 +358,7 @@ def test_mip_starts_from_less_depth_where_a_limit_rules_cart_out(auto_mpg):
     problem = TreeProblem(X, y, depth=2, splits="axis", leaves="linear", loss="absolute", min_leaf=10)
     for most, reached in ((2, 1), (0, 0)):
         cart = solve(problem.restated(depth=reached), CartInit(), random_state=0).tree
-        result = solve(problem, MIP(max_splits=most), time_limit=0.01, random_state=0)
+        result = solve(problem, MIP(max_splits=most), time_limit=0.5, random_state=0)
         assert result.objective <= problem.objective(MIPTreeProblem(problem).snap(cart)) * (1.0 + 1e-9)
 
 
