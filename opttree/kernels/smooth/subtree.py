@@ -62,10 +62,41 @@ def shares_range(first, last, X, children, A, b, alpha, out):
             out[i, leaf] = reach[n_branches + leaf]
 
 
+@kernel(**VECTORISED)
+def shares_blocks(first, last, X, children, A, b, alpha, out):
+    """`leaf_shares` of the rows of some blocks."""
+    n_branches, p = A.shape
+    zero = p - p
+    W, c = np.zeros((n_branches, -(-p // 4) * 4)), alpha * b
+    W[:, :p] = -alpha * A
+    x, Z = np.zeros((W.shape[1] // 4, 4 * BLOCK)), np.empty((n_branches, BLOCK))
+    reach = np.ones((2 * n_branches + 1, BLOCK))
+    for i in range(first, last):
+        rows = X[i * BLOCK : (i + 1) * BLOCK]
+        for k in range(p):
+            at = (k % 4) * BLOCK
+            for r in range(rows.shape[0]):
+                x[k // 4, at + r] = rows[r, k]
+        products(x, W, c, zero, n_branches, Z, zero)
+        for t in range(n_branches):
+            sigmoid(Z, t)
+            low, high = children[t]
+            for r in range(BLOCK):
+                left = reach[t, r] * Z[t, r]
+                reach[low, r], reach[high, r] = left, reach[t, r] - left
+        for r in range(rows.shape[0]):
+            for leaf in range(n_branches + 1):
+                out[i * BLOCK + r, leaf] = reach[n_branches + leaf, r]
+
+
 def leaf_shares(X, children, A, b, alpha):
     """Probability of each leaf (n, B + 1) of rows ``X (n, p)`` in a tree of any shape, see `opttree.Tree`."""
-    out = np.empty((X.shape[0], b.size + 1))
-    share(shares_range, X.shape[0], b.size * (X.shape[1] + 20), X, children, A, b, alpha, out)
+    n, p = X.shape
+    out = np.empty((n, b.size + 1))
+    if n >= BLOCK // 4:
+        share(shares_blocks, -(-n // BLOCK), BLOCK * b.size * (p + 20) / VECTORS, X, children, A, b, alpha, out)
+    else:
+        share(shares_range, n, b.size * (p + 20), X, children, A, b, alpha, out)
     return out
 
 
