@@ -15,6 +15,7 @@ from opttree.runtime.clock import compile_seconds, due_at, now
 from opttree.runtime.interrupts import compilation_can_end, noted_interrupts
 from opttree.statement import TreeProblem
 from solvers.core.base import LastCall, Solver, Step, Steps, start_for
+from solvers.core.incumbent import noise_of
 from solvers.core.log import LOGGER, Bar, Lines, Silent, Verbosity, checked, log_of
 from solvers.core.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
@@ -241,11 +242,10 @@ class _Recorder:
                 detail += " The bound is dropped: it holds for trees of the solver's candidate splits and leaves,"
                 detail += " not for this."
         proved = termination is Termination.OPTIMAL
-        noise = 0.0 if problem.is_classification else (EPSILON * float(np.abs(problem.Y).max())) ** loss.degree
         if (
             proved
             and bound is not None
-            and objective - bound > REPORTED_GAP * abs(objective) + BOUND_ATOL * scale + noise
+            and objective - bound > REPORTED_GAP * abs(objective) + BOUND_ATOL * scale + noise_of(problem)
         ):
             detail += f" Relative gap: {(objective - bound) / abs(objective):.3g}."
         result = Result(

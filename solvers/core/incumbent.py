@@ -36,7 +36,7 @@ def noise_of(problem: TreeProblem) -> float:
     """What rounding may leave of the costs of rows that a tree answers exactly, far from 0 as they may be."""
     if problem.is_classification:
         return 0.0
-    size = 2.0 * EPSILON * float(np.abs(problem.Y).max())
+    size = 4.0 * EPSILON * float(np.abs(problem.Y).max())
     return float(problem.w.sum()) * size ** max(problem.loss_function.degree, 1.0)
 
 

@@ -15,6 +15,7 @@ from opttree import L1, MIPTreeProblem, TAORegressor, Tree, TreeProblem, plottin
 from solvers import (
     MIP,
     TAO,
+    BranchAndBound,
     CartInit,
     Chain,
     LocalSearch,
@@ -455,6 +456,9 @@ def test_a_false_claim_is_an_error_that_names_the_solver():
     with pytest.raises(SolverError, match=r"Liar.steps must return a Termination, a Verdict or None; got 'done'"):
         solve(problem, Liar(end="done"))
     assert solve(problem, Liar(bound=0.0, end=Termination.OPTIMAL)).message.endswith("Relative gap: 1.")
+    exact = solve(TreeProblem(np.arange(30.0)[:, None], np.full(30, 1e6), 1, "axis"), BranchAndBound())
+    assert exact.objective > exact.bound == 0.0
+    assert "gap" not in exact.message  # rounding of the mean
     with pytest.raises(AssertionError, match="OPTIMAL needs a relative gap of at most"):
         check_solver(Liar(bound=0.0, end=Termination.OPTIMAL), {"small": problem})
     assert solve(problem, Liar(bound=1e6)).bound is None
