@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.problems import SoftForestProblem
+from opttree.runtime.clock import now, seconds_left
 from opttree.statement import TreeProblem
 from solvers.descent import Descent, QHAdam
+from solvers.descent.base import SLICE_SECONDS
 
 Floats = NDArray[np.floating]
 QHADAM = QHAdam().moments
@@ -39,6 +42,21 @@ def parts_of(options: Any, problem: TreeProblem, rng: Rng) -> tuple[TreeProblem,
 def portion(options: Any, n_rows: int, size: int) -> int:
     """Batches between two checks of the clock."""
     return max(1, min(options.check, PORTION // (min(options.batch_size, n_rows) * size)))
+
+
+def in_slices(run: Descent, batches: int, pace: int) -> int:
+    """Take so many batches, under a time limit as many of them as it allows: ``pace``, which is returned anew, at first
+    between two looks at the clock.
+    """
+    until = run.done + batches
+    if math.isinf(seconds_left()):
+        run.advance(batches)
+    while run.done < until and run.remaining and seconds_left() > 0.0:
+        began, before = now(), run.done
+        run.advance(min(pace, until - before))
+        faster = min(SLICE_SECONDS / max(now() - began, 1e-9), 8.0)
+        pace = max(1, int((run.done - before) * faster))
+    return pace
 
 
 def rates(options: Any, depth: int) -> Floats:

@@ -22,7 +22,7 @@ from opttree.statement import TreeProblem
 from solvers.core.base import Solver, Step, Steps, at_last_call
 from solvers.core.result import Termination
 from solvers.descent import Descent
-from solvers.sdtr.descent import descent, parts_of, portion
+from solvers.sdtr.descent import descent, in_slices, parts_of, portion
 from solvers.soft.starts import constant_tree, one_leaf, soft_start, with_depth_cap
 
 REST = 9.0  # times as long as a step takes, until the next one under a time limit
@@ -210,12 +210,12 @@ class SDTR(Solver):
         self, runs: list[tuple[Descent, SoftForestProblem]], portion: int, held: list[Callable[[], Step]]
     ) -> Generator[Step | None]:
         """Steps, of each run with decreasing validation loss; ``portion`` batches of each in turn, until all stop."""
-        seen, lowest, due = [np.inf] * len(runs), np.inf, -np.inf
+        seen, lowest, due, pace = [np.inf] * len(runs), np.inf, -np.inf, 1
         left = list(range(len(runs)))
         while left:
             for i in tuple(left):
                 run, whole = runs[i]
-                run.advance(portion)
+                pace = in_slices(run, portion, pace)
                 best = run.best[0]
                 behind = any(other.best[0].loss < best.loss for other, _whole in runs)
                 without = run.done - best.step  # batches without a lower validation loss

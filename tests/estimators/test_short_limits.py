@@ -1,6 +1,8 @@
 """Time limits that are short for the table."""
 
+import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +16,10 @@ from opttree import (
     TAORegressor,
     TreeProblem,
 )
-from opttree.estimators.steps import price, solve as steps
+from opttree.estimators.steps import floor, price, solve as steps
+from opttree.runtime.clock import due_at, now
 from solvers import ORRT, Termination, solve
+from solvers.sdtr.descent import in_slices
 
 
 @pytest.mark.parametrize(
@@ -86,3 +90,36 @@ def test_what_orrt_returns_at_a_limit_is_no_worse_than_a_constant(classes):
     problem = TreeProblem(X, np.digitize(y, [-1, 0, 1]) if classes else y, 4, **options)
     result = solve(problem, ORRT(), time_limit=0.02, random_state=0)
     assert result.objective <= problem.objective(problem.best_constant())
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_linear_models_of_many_strengths_hear_the_limit(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+    begun, fit = [], floor.linear_model
+
+    def slowly(*given):
+        time.sleep(1.0)
+        begun.append(now())
+        return fit(*given)
+
+    monkeypatch.setattr(floor, "linear_model", slowly)
+    model = TAORegressor(time_limit=4.0, random_state=0).fit(X, X[:, 0])
+    assert 2 <= len(begun) <= 4  # ten before
+    assert model.fallback_ is None
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_batches_hear_the_limit():
+    run = SimpleNamespace(done=0, remaining=1000)
+
+    def advance(batches):
+        time.sleep(0.3 * batches)
+        run.done, run.remaining = run.done + batches, run.remaining - batches
+
+    run.advance = advance
+    with due_at(now() + 2.0):
+        assert in_slices(run, 100, 4) == 1
+    assert 7 <= run.done <= 8
+    in_slices(run, 100, 1)  # without a limit
+    assert run.done >= 107

@@ -239,12 +239,13 @@ class Folds:
         for train, held in self.parts:
             bases.append([])
             for clips in range(len(by_ridge)):
-                if self.late():
-                    return Choice(usual)
                 part, X = self.split(train, held, bool(clips))
-                bases[-1].append([linear_model(options, part, s) for s in strengths])
-                for k, model in enumerate(bases[-1][-1]):
-                    by_ridge[clips, k, held] = self.answers_of(model, X)
+                bases[-1].append([])
+                for k, strength in enumerate(strengths):
+                    if self.late():
+                        return Choice(usual)
+                    bases[-1][-1].append(linear_model(options, part, strength))
+                    by_ridge[clips, k, held] = self.answers_of(bases[-1][-1][-1], X)
         errors = np.array([[self.mean(a) for a in answers] for answers in by_ridge])
         clips = len(errors) > 1 and errors[1].min() < BETTER * errors[0].min()
         best = int(np.argmin(errors[int(clips)]))
