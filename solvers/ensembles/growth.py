@@ -21,7 +21,7 @@ from opttree.runtime.clock import seconds_left
 from opttree.statement import L1, L2, TreeProblem
 from opttree.statement.copies import bootstrap, copies_of
 from solvers.ensembles.growth_options import SPLIT_LASSO, GrowthOptions
-from solvers.initial.cart import features_in_time
+from solvers.initial.cart import SUMS, features_in_time
 from solvers.tao.tao import TAO
 
 Floats = NDArray[np.float64]
@@ -370,7 +370,7 @@ def binned_tree(
 ) -> Tree:
     """`random_tree` on features in bins."""
     p = shared.X.shape[1]
-    wanted: Any = features_in_time(rows.size, p, depth, shared.options.max_features or max_features, True)
+    wanted: Any = features_in_time(rows.size, p, depth, shared.options.max_features or max_features, None)
     count = int(wanted) if isinstance(wanted, (int, np.integer)) else max(int(wanted * p), 1)
     codes, ends = shared.bins
     fewest, seed = max(shared.min_leaf, fewest), int(rng.integers(2**31 - 1))
@@ -409,7 +409,7 @@ def random_tree(
     model = DecisionTreeRegressor(
         max_depth=depth,
         splitter=splitter,
-        max_features=features_in_time(rows.size, shared.rows.shape[1], depth, wanted),
+        max_features=features_in_time(rows.size, shared.rows.shape[1], depth, wanted, SUMS * shared.Y.shape[1]),
         min_samples_leaf=max(shared.min_leaf, fewest),
         random_state=int(rng.integers(2**31 - 1)),
         monotonic_cst=shared.options.monotone,

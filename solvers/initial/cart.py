@@ -31,14 +31,15 @@ SPARE = 0.9  # of the rows for which the time is enough
 FOREVER = 1e12  # seconds
 SORTING = 1e-8  # seconds of scikit-learn's tree, on a busy machine, per row, feature, level and halving of the rows
 COUNTING = 2e-8  # seconds of a tree on features in bins, on a busy machine, per row, feature and level
+SUMS, LOGARITHMS = 2.5e-9, 1e-8  # seconds more of scikit-learn's tree for each output, and for each class of log loss
 
 
-def share_in_time(n: int, depth: int, count: float, binned: bool = False) -> float:
+def share_in_time(n: int, depth: int, count: float, outputs: float | None) -> float:
     """The share of a tree, of ``count`` features at each split, for which the run's time is enough: of scikit-learn's,
-    or of one on features in bins.
+    which takes ``outputs`` seconds more per row, feature and level, or of one on features in bins.
     """
     halvings = np.log2(n + 1.0)
-    each = COUNTING if binned else SORTING * halvings
+    each = COUNTING if outputs is None else SORTING * halvings + outputs
     return min(max(seconds_left(), GRACE), FOREVER) / (each * n * min(depth, halvings) * count)
 
 
@@ -50,20 +51,27 @@ def features_wanted(p: int, wanted: float | str | None) -> float:
 
 
 def features_in_time(
-    n: int, p: int, depth: int, wanted: float | str | None, binned: bool = False
+    n: int, p: int, depth: int, wanted: float | str | None, outputs: float | None
 ) -> float | str | None:
     """``max_features`` of scikit-learn's tree, or of one on features in bins: what is ``wanted``, or fewer where the
-    run's time is short, since it does not look at the clock.
+    run's time is short, since it does not look at the clock; ``outputs`` as in `share_in_time`.
     """
     count = features_wanted(p, wanted)
-    share = share_in_time(n, depth, count, binned)
+    share = share_in_time(n, depth, count, outputs)
     return wanted if share >= 1.0 else max(int(share * count), 1)
+
+
+def seconds_of_outputs(problem: TreeProblem) -> float:
+    """What the outputs of a problem add to the seconds of scikit-learn's tree, see `share_in_time`."""
+    each = LOGARITHMS if problem.loss_function.criterion == "entropy" else SUMS
+    return each * problem.n_outputs
 
 
 def in_time(problem: TreeProblem, wanted: float | str | None, rng: Rng) -> TreeProblem:
     """The problem, or random rows of it for which the run's time is enough; `FEW_ROWS` in any case."""
     n = problem.n_samples
-    share = share_in_time(n, problem.depth, features_wanted(problem.n_features, wanted)) if n > FEW_ROWS else 1.0
+    count = features_wanted(problem.n_features, wanted)
+    share = share_in_time(n, problem.depth, count, seconds_of_outputs(problem)) if n > FEW_ROWS else 1.0
     if share >= 1.0:
         return problem
     rows = np.flatnonzero(problem.w)
@@ -155,7 +163,7 @@ class CartInit(Initial):
             max_depth=problem.depth,
             min_samples_leaf=max(self.min_rows, problem.min_leaf),
             ccp_alpha=self.ccp_alpha,
-            max_features=features_in_time(problem.n_samples, problem.n_features, problem.depth, self.max_features),
+            max_features=self._features(problem),
             splitter=self.splitter,
             random_state=int(rng.integers(2**31 - 1)),
         )
@@ -178,11 +186,15 @@ class CartInit(Initial):
             tree = tree.unscale(np.zeros(unit.size), unit)
         return tree
 
+    def _features(self, problem: TreeProblem) -> float | str | None:
+        """``max_features`` of scikit-learn's tree."""
+        outputs = seconds_of_outputs(problem)
+        return features_in_time(problem.n_samples, problem.n_features, problem.depth, self.max_features, outputs)
+
     def _compiles(self, problem: TreeProblem, criterion: str) -> bool:
         """Whether the tree is grown by our kernels: the same algorithm, in double precision and on presorted rows."""
         usual = self.ccp_alpha == 0.0 and self.splitter == "best" and criterion in ("squared_error", "gini")
-        some = features_in_time(problem.n_samples, problem.n_features, problem.depth, self.max_features)
-        if not usual or some is not None or problem.is_sparse or problem.depth > DEEP:
+        if not usual or self._features(problem) is not None or problem.is_sparse or problem.depth > DEEP:
             return False
         sample = np.sort(problem.X[:: max(problem.n_samples // SAMPLE, 1)], axis=0)
         return float(np.mean(np.diff(sample, axis=0) > 0.0)) > VARIED  # of few values scikit-learn's is the quicker one

@@ -18,7 +18,7 @@ from opttree import (
 )
 from opttree.estimators.steps import floor, price, solve as steps
 from opttree.runtime.clock import due_at, now
-from solvers import ORRT, Termination, solve
+from solvers import ORRT, CartInit, Termination, solve
 from solvers.sdtr.descent import in_slices
 
 
@@ -107,6 +107,15 @@ def test_linear_models_of_many_strengths_hear_the_limit(monkeypatch):
     model = TAORegressor(time_limit=4.0, random_state=0).fit(X, X[:, 0])
     assert 2 <= len(begun) <= 4  # ten before
     assert model.fallback_ is None
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_many_classes_leave_time_for_fewer_features():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(500, 400)), rng.integers(0, 50, 500)
+    with due_at(now() + 0.1):
+        few, many = (CartInit()._features(TreeProblem(X, labels, 8, "axis", loss="log")) for labels in (y % 2, y))
+    assert few > 2.5 * many  # the same number before
 
 
 @pytest.mark.usefixtures("by_hand")

@@ -142,7 +142,7 @@ def choose(options: Estimator, rows: Rows, seed: int, fit_rows: FitRows, *, plai
     if given or np.count_nonzero(rows.weight) < FEWEST or (limit is not None and limit < LEAST_TIME):
         return Choice(usual)
     feature_units(options, rows.X, rows.weight)  # refuses what the fit to all rows would
-    with warnings.catch_warnings(), on_parts():
+    with warnings.catch_warnings(), on_parts(), due_at(np.inf if limit is None else now() + limit):
         warnings.simplefilter("ignore")
         return Folds(options, rows, seed, fit_rows).choose(rows, usual, plain=plain)
 
@@ -151,7 +151,8 @@ class Folds:
     """Rows in folds: models are fitted to all but one fold, and answer its rows."""
 
     def __init__(self, options: Estimator, rows: Rows, seed: int, fit_rows: FitRows) -> None:
-        self.options, self.seed, self.fit_rows, self.began = options, seed, fit_rows, now()
+        self.options, self.seed, self.fit_rows = options, seed, fit_rows
+        self.due = np.inf if options.time_limit is None else now() + SHARE * options.time_limit
         self.numbers, self.ended = is_regressor(options), False
         fields = {one.name: one.default for one in dataclasses.fields(cast(Any, options))}
         given = ("split_penalty", "l1_ratio")
@@ -177,8 +178,7 @@ class Folds:
 
     def late(self) -> bool:
         """Whether the share of the time limit is used up, or Ctrl-C was pressed."""
-        limit = self.options.time_limit
-        return self.ended or (limit is not None and now() - self.began > SHARE * limit)
+        return self.ended or now() > self.due
 
     def errors(self, answers: Floats) -> Floats:
         """(m,) errors: squared, and of classes the 0/1 error and half the squared error of the probabilities."""
@@ -244,7 +244,8 @@ class Folds:
                 for k, strength in enumerate(strengths):
                     if self.late():
                         return Choice(usual)
-                    bases[-1][-1].append(linear_model(options, part, strength))
+                    with due_at(self.due):
+                        bases[-1][-1].append(linear_model(options, part, strength))
                     by_ridge[clips, k, held] = self.answers_of(bases[-1][-1][-1], X)
         errors = np.array([[self.mean(a) for a in answers] for answers in by_ridge])
         clips = len(errors) > 1 and errors[1].min() < BETTER * errors[0].min()
@@ -321,9 +322,7 @@ class Folds:
         elif fallback == "linear":
             other = linear_model(options, rows, ridge)
         else:
-            limit = np.inf if options.time_limit is None else options.time_limit
-            with due_at(self.began + limit):  # where time is short, each split looks at some of the features
-                grown = cart_tree(options, rows if self.sampled else self.rows, *size, self.seed)
+            grown = cart_tree(options, rows if self.sampled else self.rows, *size, self.seed)
             other = with_classes(grown, rows.y)
         return Choice(
             depth,
