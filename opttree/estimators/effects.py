@@ -20,6 +20,7 @@ from opttree.estimators.tasks import check_coverage
 from opttree.model.convert import as_tree
 from opttree.model.tree import replace
 from opttree.runtime.options import option
+from opttree.statement.copies import different_rows, with_copies
 from opttree.tables.checks import as_given
 from opttree.tables.encoding import is_table, rows_of
 from opttree.tables.numbers import numbers_of, unmasked
@@ -199,9 +200,13 @@ class CausalTree(RegressorMixin, ProvedTree):
         weight = given * np.square(t)
         finding, estimating = weight.copy(), weight.copy()
         if self.honest:
-            order = rng.permutation(np.flatnonzero(used))
-            finding[order[: order.size // 2]] = 0.0
-            estimating[order[order.size // 2 :]] = 0.0
+            numbers = as_numbers(rows_of(table, np.flatnonzero(used)), outcome[used])
+            said = np.column_stack([outcome[used], np.unique(treatment[used], return_inverse=True)[1]])
+            first, copy = different_rows(numbers, said)
+            order = rng.permutation(first.size)
+            ((out, kept),) = with_copies([(order[: order.size // 2], order[order.size // 2 :])], copy)
+            finding[np.flatnonzero(used)[out]] = 0.0
+            estimating[np.flatnonzero(used)[kept]] = 0.0
         self._estimating = estimating, labels
         return super().fit(X, y / t, finding)
 

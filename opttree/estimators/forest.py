@@ -185,7 +185,8 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
             if options.max_depth is None:
                 levels = default_depth(problem.n_samples, SPARSE_SIZE if problem.is_sparse else problem.n_features)
             else:
-                levels, attributes["cv_results_"] = _search(options, problem, seed, time_limit)
+                folds = _folds(options, fit, seed) if options.max_depth == "cv" else []
+                levels, attributes["cv_results_"] = _search(options, problem, folds, seed, time_limit)
             if time_limit is not None:
                 time_limit = max(time_limit - (now() - began), 1e-3)
         solver = replace(solver, levels=levels)
@@ -225,8 +226,22 @@ def _is_stacked(options: Estimator, problem: TreeProblem) -> bool:
     return options.kind == "stacked" or (usual and small and not options.warm_start)
 
 
+def _folds(options: Estimator, fit: Fit, seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Training and held-out rows of the problem, which has those of positive weight; ``cv`` speaks of all."""
+    used = fit.rows.weight > 0.0
+    place = np.cumsum(used) - 1
+    cuts = folds_of(options, fit.rows.X, fit.rows.y, seed, fit.rows.table)
+    if not all(used[part].any() for cut in cuts for part in cut):
+        raise ValueError("cv must hold out, and leave, rows of positive weight in every split; got a split without any")
+    return [(place[train[used[train]]], place[valid[used[valid]]]) for train, valid in cuts]
+
+
 def _search(
-    options: Estimator, problem: TreeProblem, seed: int, time_limit: float | None
+    options: Estimator,
+    problem: TreeProblem,
+    folds: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+    seed: int,
+    time_limit: float | None,
 ) -> tuple[int, dict[str, NDArray[Any]]]:
     """The depth whose small forest has the lowest out-of-bag or cross-validation loss, and the losses; the search stops
     after two depths without improvement, or after half the time limit.
@@ -236,7 +251,6 @@ def _search(
     small = replace(_forest(options), n_trees=SEARCH_TREES, sample="bootstrap")
     if small.kind == "auto":
         small = replace(small, kind="oblique")
-    folds = folds_of(options, problem.X, problem.y, seed) if options.max_depth == "cv" else []
     scores: list[float] = []
 
     def solved(stated: TreeProblem, watch: Any = None) -> Any:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
+from opttree.statement.copies import different_rows, with_copies
 from opttree.tables.checks import TableWarning, as_given
 from opttree.tables.encoder import TableEncoder, as_array, needs_encoding
 from opttree.tables.numbers import numbers_of, unmasked
@@ -105,7 +106,7 @@ def scores(
     e = None if propensity is None else _known(propensity, n, K)
     regressor, classifier = _models(outcome_model, propensity_model, random_state)
     expected, chance = np.zeros((n, K)), np.zeros((n, K)) if e is None else e
-    for train, test in StratifiedKFold(cv, shuffle=True, random_state=random_state).split(table, code):
+    for train, test in _folds(table, y, code, cv, random_state):
         if method != "ipw":
             for k in range(K):
                 of_k = train[code[train] == k]
@@ -201,11 +202,22 @@ def residuals(
         e = np.broadcast_to(second, y.shape).copy()
     regressor, classifier = _models(outcome_model, propensity_model, random_state)
     expected = np.zeros(len(y))
-    for train, test in StratifiedKFold(cv, shuffle=True, random_state=random_state).split(table, code):
+    for train, test in _folds(table, y, code, cv, random_state):
         expected[test] = clone(regressor).fit(table[train], y[train]).predict(table[test])
         if propensity is None:
             e[test] = clone(classifier).fit(table[train], code[train]).predict_proba(table[test])[:, 1]
     return y - expected, code.astype(np.float64) - np.clip(e, LEAST_TREATED, 1.0 - LEAST_TREATED)
+
+
+def _folds(
+    table: Floats, y: Floats, code: NDArray[np.intp], cv: int, random_state: int | None
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Rows to fit models to and rows that they answer; copies of a row are together, if each label has rows enough."""
+    first, copy = different_rows(table, np.column_stack([y, code]))
+    if np.bincount(code[first]).min() < cv:
+        first = copy = np.arange(len(y))
+    splitter = StratifiedKFold(cv, shuffle=True, random_state=random_state)
+    return with_copies(splitter.split(first, code[first]), copy)
 
 
 def as_numbers(X: Any, outcome: Any) -> Floats:

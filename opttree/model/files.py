@@ -10,6 +10,7 @@ import stat
 import struct
 import sys
 import tokenize
+import warnings
 import zipfile
 import zlib
 from collections import Counter
@@ -381,7 +382,9 @@ def _read_arrays(path: str | os.PathLike[str]) -> dict[str, dict[str, NDArray[An
         for member in members.infolist():
             place, slash, name = member.filename.removesuffix(".npy").rpartition("/")
             with members.open(member) as array:
-                found = np.lib.format.read_array(array, allow_pickle=False)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)
+                    found = np.lib.format.read_array(array, allow_pickle=False)
                 _check_letters(member.filename, found)
                 arrays.setdefault(place + slash, {})[name] = found
     return arrays
@@ -418,7 +421,9 @@ def _check_members(members: zipfile.ZipFile) -> None:
         with members.open(member) as array:
             version = np.lib.format.read_magic(array)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _order, dtype = read(array)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of headers by Python 2, which ours are not
+                shape, _order, dtype = read(array)
             if dtype.kind not in "fiubUS" or dtype.itemsize == 0:
                 raise ValueError(f"{member.filename} must hold numbers or text; it holds {dtype}")
             count = math.prod(shape)

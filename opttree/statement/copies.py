@@ -44,9 +44,10 @@ def bootstrap(size: int, copy: NDArray[np.intp] | None, rng: np.random.Generator
 def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
     """(n,) numbers of the different rows that rows are copies of, from 0 on; None where each row counts by itself.
 
-    That is where no two are equal in X and Y, where fewer than `FEWEST` are different, and where the data are discrete,
-    see `are_discrete`; of very many rows, also where no two of `SOME` are equal. Copies of a row that make up more than
-    a tenth of all count as different: held out together they would be too much of the table.
+    That is where no two are equal in X and Y, where fewer than `FEWEST` are different, and where the data are discrete:
+    all rows that occur more than once share their features with rows of another outcome, see `of_other_outcomes`, and
+    count as different; of very many rows, also where no two of `SOME` are equal. Copies of a row that make up more than
+    a tenth of all count as different, too: held out together they would be too much of the table.
     """
     if len(Y) > 2 * SOME:
         some = np.sort(np.random.default_rng(0).choice(len(Y), SOME, replace=False))
@@ -61,11 +62,12 @@ def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
         pass
     different, copy = np.unique(codes, return_inverse=True)
     copy = copy.ravel()
-    if different.size < FEWEST or different.size == codes.size or are_discrete(of_features, codes):
+    if different.size < FEWEST or different.size == codes.size:
         return None
-    own = MOST * np.bincount(copy)[copy] > codes.size
+    own = (MOST * np.bincount(copy)[copy] > codes.size) | of_other_outcomes(of_features, codes)
     copy[own] = different.size + np.arange(int(own.sum()))
-    return np.unique(copy, return_inverse=True)[1]
+    copy = np.unique(copy, return_inverse=True)[1]
+    return None if copy.max() + 1 == copy.size else copy
 
 
 def _codes(X: Any, Y: NDArray[Any]) -> NDArray[np.uint64]:
@@ -77,13 +79,12 @@ def _codes(X: Any, Y: NDArray[Any]) -> NDArray[np.uint64]:
     return codes
 
 
-def are_discrete(of_features: NDArray[np.uint64], codes: NDArray[np.uint64]) -> bool:
-    """Whether most rows whose features occur more than once share these with rows of another outcome."""
+def of_other_outcomes(of_features: NDArray[np.uint64], codes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """(n,) whether rows share their features with rows of another outcome, as those of discrete data do."""
     _codes, first = np.unique(codes, return_index=True)
-    _values, at, size = np.unique(of_features, return_inverse=True, return_counts=True)
-    different = np.bincount(at.ravel()[first], minlength=size.size)  # outcomes at each X
-    shared = size > 1
-    return bool(size[shared & (different > 1)].sum() >= size[shared].sum() / 2)
+    _values, at = np.unique(of_features, return_inverse=True)
+    outcomes = np.bincount(at.ravel()[first])  # at each X
+    return outcomes[at.ravel()] > 1
 
 
 def _mixed(codes: NDArray[np.uint64], table: Any) -> Iterator[None]:

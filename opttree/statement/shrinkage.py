@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from opttree.model.tree import Tree, replace
 from opttree.statement import TreeProblem
-from opttree.statement.copies import are_discrete
+from opttree.statement.copies import of_other_outcomes
 from opttree.statement.numbers import NUMBERS, ranks_of
 from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix
 
@@ -60,15 +60,15 @@ def _mix(codes: NDArray[np.uint64], table: Any) -> None:
 def observations(problem: TreeProblem) -> NDArray[np.int64]:
     """Numbers of the rows that are observations of their own, in an order that the order of the rows does not change.
 
-    Rows that are equal in X and y are copies, of which the first counts, unless the data are discrete: where most rows
-    whose X occurs more than once share it with rows of another y, every row is an observation.
+    Rows that are equal in X and y are copies, of which the first counts, unless the data are discrete: rows that share
+    their X with rows of another y are observations of their own.
     """
     of_features, codes = codes_of(problem)
     order = np.argsort(codes, kind="stable")
     first = np.append(True, np.diff(codes[order]) > 0)
     if first.all():
         return order
-    return order if are_discrete(of_features, codes) else order[first]
+    return order[first | of_other_outcomes(of_features, codes)[order]]
 
 
 def shrinker(

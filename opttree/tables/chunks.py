@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,7 @@ class Chunks:
         if _are_files(source):
             yield from self._parquet()
         elif callable(source):
-            yield from source()
+            yield from map(_pair, _given(source()))
         elif isinstance(source, tuple):
             yield source
         elif isinstance(source, np.ndarray):
@@ -210,6 +210,20 @@ def _are_files(source: Any) -> bool:
     return isinstance(source, (str, Path)) or (
         isinstance(source, list) and bool(source) and all(isinstance(one, (str, Path)) for one in source)
     )
+
+
+def _given(parts: Any) -> Iterable[Any]:
+    if not isinstance(parts, Iterable):
+        raise ValueError(f"X must be a function that gives pairs of features and targets; it gave {parts!r}")
+    return parts
+
+
+def _pair(part: Any) -> tuple[Any, Any]:
+    """Features and targets of a part."""
+    if not isinstance(part, (tuple, list)) or len(part) != 2:
+        what = f"{len(part)} things" if isinstance(part, (tuple, list)) else type(part).__name__
+        raise ValueError(f"X must be a function that gives pairs of features and targets; a part was {what}")
+    return part[0], part[1]
 
 
 def _files(source: Any) -> list[str]:

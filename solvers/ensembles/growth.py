@@ -29,6 +29,7 @@ Singles = NDArray[np.float32]
 SAME = 1e-5  # what rounding leaves of differences between sums of two outputs
 MOST_BINNED = 16  # outputs, up to which randomised trees are grown on features in bins
 CART_ROWS = 4  # a randomised tree is grown down to one row per this many parameters of a linear leaf
+FEW_ENOUGH = 10  # rows, of which a constant leaf may consist
 CART_FEATURES = 0.5  # share of random features for each of its splits
 PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
 MOST_MOMENTS = 2**27  # bytes of Gram matrices of all nodes, beyond which trees are `TAO`'s, leaves and all
@@ -132,6 +133,12 @@ class Shared:
         """The l1 penalty on leaves of wide trees."""
         given = self.options.leaf_lasso
         return WIDE_LASSO if given == "oob" else float(given)
+
+    @property
+    def fewest(self) -> int:
+        """Rows that a leaf of a randomised tree has at least; linear leaves take many where there are many features."""
+        fewest = self.X.shape[1] // CART_ROWS
+        return fewest if self.linear else min(fewest, FEW_ENOUGH)
 
     def of_kind(self, kind: str) -> Shared:
         """The same for trees of one kind: leaves of "cart" and "extra" are too small for a lasso to choose by, those of
@@ -354,14 +361,13 @@ def cart(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tupl
     """A randomised tree to the depth limit of the problem, and the leaf of every row. A leaf may hold a single row,
     since its model is shrunk towards its parent's.
     """
-    tree = random_tree(shared, sample, rows, rng, shared.most_depth, shared.X.shape[1] // CART_ROWS)
+    tree = random_tree(shared, sample, rows, rng, shared.most_depth, shared.fewest)
     return tree, tree.apply(shared.rows).astype(np.int64) - tree.n_branches
 
 
 def extra(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tuple[Tree, NDArray[np.int64]]:
     """scikit-learn's tree of one random threshold per feature, to the depth limit, and the leaf of every row."""
-    fewest = shared.X.shape[1] // CART_ROWS
-    tree = random_tree(shared, sample, rows, rng, shared.most_depth, fewest, "random", 1.0)
+    tree = random_tree(shared, sample, rows, rng, shared.most_depth, shared.fewest, "random", 1.0)
     return tree, tree.apply(shared.rows).astype(np.int64) - tree.n_branches
 
 

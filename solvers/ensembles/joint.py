@@ -15,6 +15,7 @@ from opttree.model.forest import Forest, leaves_of
 from opttree.model.tree import Tree, replace as with_fields
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
+from opttree.statement.copies import different_rows, with_copies
 from solvers.core.base import Solver, Step, Steps, changed_steps
 from solvers.ensembles.forest import TAOForest
 
@@ -97,9 +98,9 @@ class JointForest(Solver):
 
     def _chosen(self, problem: TreeProblem, rng: Rng) -> Generator[None, Any, float]:
         """The strength of the lowest error on rows held out, or 0."""
-        n = problem.n_samples
-        order = rng.permutation(n)
-        valid, train = np.split(order, [round(self.held_out * n)])
+        first, copy = different_rows(problem.X, problem.Y)
+        held, kept = np.split(rng.permutation(first.size), [round(self.held_out * first.size)])
+        ((valid, train),) = with_copies([(held, kept)], copy)
         if len(valid) < FEWEST or len(train) < FEWEST:
             return 0.0
         part, few = problem.sample(train), None

@@ -1,13 +1,15 @@
 """Depths chosen on held-out rows."""
 
 import time
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import make_friedman1
 
 import opttree
-from opttree import GETRegressor, TAORegressor, datasets
+from opttree import GETRegressor, TAOForestRegressor, TAORegressor, datasets
 from opttree.estimators.steps import depth as selection
 
 
@@ -75,3 +77,42 @@ def test_without_a_random_state_fits_draw_from_numpy_random(rng, kind):
         found.append(kind(max_depth=2, **few).fit(X, y).predict(X))
     np.testing.assert_array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])
+
+
+def test_splits_of_ones_own_are_of_the_table_as_it_is_given():
+    rng = np.random.default_rng(0)
+    X, y, w = rng.normal(size=(300, 3)), rng.normal(size=300), np.ones(300)
+    w[:100] = 0.0
+    splits = [(np.arange(150, 200), np.arange(100, 150))]
+    losses = []
+    for rows, weight, cut in ((X, w, splits), (X[100:], w[100:], [(a - 100, b - 100) for a, b in splits])):
+        model = TAOForestRegressor(3, max_depth="cv", cv=cut, kind="oblique", random_state=0)
+        losses.append(model.fit(rows, y[-len(rows) :], sample_weight=weight).cv_results_["loss"])
+    np.testing.assert_allclose(losses[0], losses[1])
+
+    class ByGroup:
+        def split(self, table, target):
+            seen.append(table)
+            yield np.arange(100), np.arange(100, 300)
+
+        def get_n_splits(self, *given):
+            return 1
+
+    seen = []
+    table = pd.DataFrame(X, columns=list("abc")).assign(group=np.arange(300).astype(str))
+    for model in (TAORegressor("cv", cv=ByGroup()), TAOForestRegressor(3, max_depth="cv", cv=ByGroup())):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a key that says nothing
+            model.set_params(random_state=0).fit(table, y)
+    assert [list(one.columns) for one in seen] == 2 * [["a", "b", "c", "group"]]
+
+
+@pytest.mark.parametrize(
+    ("cv", "said"),
+    [([], "cv must have one split or more; got none"), ([([0, 1], [999])], "cv must give pairs of rows")],
+)
+def test_splits_that_are_none_are_refused(cv, said):
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    for model in (TAORegressor("cv", cv=cv), TAOForestRegressor(3, max_depth="cv", cv=cv)):
+        with pytest.raises(ValueError, match=said):
+            model.fit(X, X[:, 0])

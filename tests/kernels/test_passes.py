@@ -30,6 +30,16 @@ def test_threshold_is_the_best_of_all_cuts(rng):
         assert cost == pytest.approx(min(_cost(z, u, c) for c in allowed), abs=1e-9)
 
 
+@pytest.mark.parametrize("size", [1e-307, 5e-324, 1e308])
+def test_thresholds_of_values_of_any_size(size):
+    """Buckets of values near the smallest double had no numbers: the process died."""
+    z = np.linspace(-1.0, 1.0, 40) * size
+    u = np.where(z > 0.0, 1.0, -1.0)
+    cut, cost = best_threshold(z, u, 1)
+    assert np.isfinite(cut)
+    assert cost == _cost(z, u, cut) or size < 1e-307
+
+
 def test_axis_splits_are_the_best_of_all(rng):
     n, p, slots = 120, 3, 4
     for trial in range(20):

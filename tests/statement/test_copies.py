@@ -4,21 +4,24 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from sklearn.model_selection import ShuffleSplit
+from sklearn.tree import DecisionTreeRegressor
 
 from opttree import (
     AutoTreeRegressor,
     BoostedTreesRegressor,
+    CausalTree,
     SurvivalTree,
     TAOClassifier,
     TAOForestClassifier,
     TAOForestRegressor,
     TAORegressor,
     TreeProblem,
+    causal,
 )
 from opttree.estimators.auto import _folds
 from opttree.estimators.steps.depth import folds_of
 from opttree.statement.copies import bootstrap, copies_of
-from solvers import Bagging, CartInit, StackedForest, solve
+from solvers import Bagging, CartInit, JointForest, StackedForest, TAOForest, solve
 
 
 def disjoint(one, other):
@@ -165,3 +168,30 @@ def test_few_different_rows_are_held_out_one_by_one():
             ValueError, match=f"max_depth must be 'auto' or an integer for fewer than four rows; got 'cv' for {n}"
         ):
             TAORegressor("cv").fit(X[:n] + np.arange(n)[:, None], np.arange(float(n)))
+
+
+def test_rows_of_one_frequent_value_do_not_switch_it_off():
+    """Copies of noise beside rows of zeros with outcomes of their own."""
+    rng = np.random.default_rng(0)
+    X = np.r_[np.repeat(rng.normal(size=(120, 4)), 6, axis=0), np.zeros((800, 4))]
+    y = np.r_[np.repeat(rng.normal(size=120), 6), rng.normal(size=800)]
+    copy = copies_of(X, y[:, None])
+    assert np.unique(copy[:720]).size == 120
+    assert np.unique(copy[720:]).size == 800
+    model = TAOForestRegressor(5, random_state=0).fit(X, y)
+    assert model.oob_loss_ > 0.7  # .43 before
+
+
+def test_leaves_together_and_honest_halves_are_not_judged_by_copies():
+    rng = np.random.default_rng(0)
+    X, noise = rng.normal(size=(150, 5)), rng.normal(size=150)
+    problem = TreeProblem(np.repeat(X, 4, axis=0), np.repeat(X[:, 0] + 1.5 * noise, 4), 3, leaves="linear")
+    joint = solve(problem, JointForest(TAOForest(n_trees=20, kind="oblique")), random_state=0)
+    assert "joint" not in joint.trace.rows[-1].info  # .001 before, which fitted the noise
+    treated, fresh = rng.integers(0, 2, 150), rng.normal(size=(200, 5))
+    copies = [np.repeat(part, 8, axis=0) for part in (X, treated, X[:, 0] + 2.0 * noise)]
+    effects = CausalTree(3, random_state=0).fit(*copies).predict(fresh)
+    assert np.abs(effects).max() < 2.0  # 14.5 before
+    table, t, y = copies
+    found = causal.scores(table, t, y, outcome_model=DecisionTreeRegressor(random_state=0), random_state=0)
+    assert np.std(found[:, 1] - found[:, 0]) > 3.0  # models that know the rows say much less

@@ -43,7 +43,7 @@ def choose_depth(options: Estimator, rows: Rows, seed: int) -> dict[str, Any]:
     began = now()
     X, y, weight = rows.X if rows.table is None else rows.table, rows.y, rows.weight
     feature_units(options, rows.X, rows.weight)  # refuses what the fit to all rows would
-    folds = folds_of(options, rows.X, y, seed)
+    folds = folds_of(options, rows.X, y, seed, X)
     if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
     changes = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the outer fit passes it on
@@ -111,9 +111,17 @@ def _fit_fold(data: Any, task: Any) -> tuple[Any, dict[float, tuple[float, float
     return fitted, {0.0: (0.0, float(fitted.score(*held_out)))}
 
 
-def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+def folds_of(
+    model: Any, X: Floats, y: NDArray[Any], seed: int, table: Any = None
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Training and held-out rows of each fold of ``model.cv``; fewer than so many, where each would hold out less than
-    two rows, or no class has a row for each. Copies of a row are in one fold, unless ``model.cv`` is a splitter.
+    two rows, or no class has a row for each. Copies of a row are in one fold, unless ``model.cv`` is a splitter, which
+    sees the ``table`` that X encodes, if there is one.
+
+    Raises
+    ------
+    ValueError
+        If there is no split, or one names rows that are not there.
     """
     whole = isinstance(model.cv, (int, float, np.integer, np.floating))
     Y = np.unique(y, return_inverse=True)[1] if is_classifier(model) else y
@@ -137,8 +145,16 @@ def folds_of(model: Any, X: Floats, y: NDArray[Any], seed: int) -> list[tuple[ND
         kind = check_cv(model.cv, y, classifier=is_classifier(model))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)  # it is in some folds, not in all
-        cuts = list(kind.split(np.zeros((len(y), 1)) if whole else X, y))
-    return with_copies(cuts, copy) if whole else cuts
+        cuts = list(kind.split(np.zeros((len(y), 1)) if whole else X if table is None else table, y))
+    if whole:
+        return with_copies(cuts, copy)
+    if not cuts:
+        raise ValueError("cv must have one split or more; got none")
+    row = np.arange(len(y))
+    try:
+        return [(row[train], row[valid]) for train, valid in cuts]
+    except (IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"cv must give pairs of rows between 0 and {len(y) - 1}; got {error}") from error
 
 
 def fit_warm(model: Any, depth: int, last: Any, *data: Any) -> Any:

@@ -157,6 +157,12 @@ def _refuse(options: Estimator, checkpoint: Any) -> None:
         raise ValueError(f"checkpoint must be None for {name}; got {str(checkpoint)!r}")
     if checkpoint is not None and (Path(checkpoint).is_dir() or not Path(checkpoint).resolve().parent.is_dir()):
         raise ValueError(f"checkpoint must be a file in a folder that is there; got {str(checkpoint)!r}")
+    cv = getattr(options, "cv", 2)
+    own = not (isinstance(cv, (int, float, np.number)) or hasattr(cv, "split"))
+    if own and getattr(options, "max_depth", None) == "cv":
+        raise ValueError(
+            f"cv must be a number or a splitter for a table in parts, of which a sample is split; got {cv!r}"
+        )
     stream.refuse_few_leaves(options)
     allowed: dict[str, tuple[Any, ...]] = {}
     if kind == "tree":

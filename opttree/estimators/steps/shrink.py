@@ -294,8 +294,10 @@ def parted(problem: TreeProblem, folds: int = FOLDS, most: int | None = None) ->
     n, most = len(rows), MOST_ROWS if most is None else most
     weight = np.asarray(problem.sample_weight)
     if n < problem.n_samples:  # copies
-        _of_features, codes = codes_of(problem)
-        weight = np.bincount(np.searchsorted(codes[rows], codes), weights=weight)
+        copy = np.unique(codes_of(problem)[1], return_inverse=True)[1].ravel()
+        own = np.bincount(copy[rows])[copy] > 1  # rows that share their features with other outcomes
+        copy[own] = copy.max() + 1 + np.arange(int(own.sum()))
+        weight = np.bincount(copy, weights=weight)[copy[rows]]
     else:
         weight = weight[rows]
     if n > most:

@@ -587,21 +587,31 @@ def levels(depth, n_splits, level, side, place, m, problem, target, room):
     if n_splits == 0:
         close(node.new_reach)
         return leaf, leaf, leaf
+    given, all_of_reach = depth, False
     if problem.price * depth > leaf:  # of an optimal tree every split saves its price
         depth = max(int(leaf / problem.price * (1.0 + ROUNDED)), 1)
         n_splits = min(n_splits, (1 << depth) - 1)
+        # of further rows it may not be: cuts that are worth it in deeper trees alone stay within the reach
+        all_of_reach = depth < given and problem.price * (depth + 1) < target
     if depth == 1 or n_splits == 1:
         counts[NODES] += 1
-        return one_split(node, leaf, target, splits[0])
+        found_here = one_split(node, leaf, target, splits[0])
+        if all_of_reach:
+            copy_reach(node.reach, node.new_reach)
+        return found_here
     by_buckets = depth == 2 and not is_by_order(problem)
     sides = reach_of_sides(place, BUCKETS if by_buckets and not problem.by_words else EVERY, problem)
     queue, state = begin(depth, n_splits, node, leaf, target, sides)
     if stopped(counts):  # before the rows are looked at
         return finish(queue, node, state)
-    if by_buckets and problem.by_words:
-        return two_levels_by_words(n_splits, node, queue, state, splits, room)
     if by_buckets:
-        return two_levels(n_splits, node, queue, state, splits, buckets, counts)
+        if problem.by_words:
+            found_here = two_levels_by_words(n_splits, node, queue, state, splits, room)
+        else:
+            found_here = two_levels(n_splits, node, queue, state, splits, buckets, counts)
+        if all_of_reach:
+            copy_reach(node.reach, node.new_reach)
+        return found_here
     counts[NODES] += 1
     interval, found = new_interval(p), np.empty((2, 3))
     below = work.reaches[level + 1]
@@ -628,7 +638,10 @@ def levels(depth, n_splits, level, side, place, m, problem, target, room):
             queue = grown(queue)
         cut = Cut(c, found, np.int64(-1), below[0, 1], below[1, 1])
         settle(queue, node, state, interval, cut, buckets)
-    return finish(queue, node, state)
+    found_here = finish(queue, node, state)
+    if all_of_reach:
+        copy_reach(node.reach, node.new_reach)
+    return found_here
 
 
 @kernel()

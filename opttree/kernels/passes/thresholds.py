@@ -63,7 +63,8 @@ def best_threshold(z, u, min_rows):
     low = np.full(n_buckets, np.inf)
     high = np.full(n_buckets, -np.inf)
     for i in range(m):
-        k = np.int32((z[i] - first) * scale)
+        at = (z[i] - first) * scale
+        k = np.int32(at) if 0.0 <= at < n_buckets else np.int32(0)  # differences near the smallest double overflow
         bucket[i] = k
         count[k + 1] += 1
         change[k] += u[i]

@@ -176,6 +176,18 @@ def test_a_better_start_is_kept_and_proved():
     assert again.termination is Termination.OPTIMAL
 
 
+def test_cuts_that_are_worth_their_price_in_deeper_trees_alone_stay():
+    """Two splits and an error were said to be the optimum: subtrees of few levels had narrowed what others looked at."""
+    x0 = [0.1, -0.7, -0.4, -0.9, 0.1, 0.6, 0.5, -0.9, -1.0]
+    x1 = [-2.1, -0.6, 0.3, -0.1, -0.8, -0.3, -0.3, 0.6, -1.1]
+    y = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+    for price in (0.06, 0.08, 0.1):
+        problem = TreeProblem(np.c_[x0, x1], y, 3, "axis", loss="absolute", min_leaf=2, penalties=(SplitPrice(price),))
+        result = solve(problem, BranchAndBound(), random_state=0)
+        assert result.objective == pytest.approx(3.0 * price)
+        assert result.bound <= 3.0 * price + 1e-12
+
+
 def test_penalties_on_axis_aligned_splits_are_prices():
     X, y = np.random.default_rng(5).normal(size=(30, 2)), np.random.default_rng(6).normal(size=30)
     problem = TreeProblem(X, y, depth=2, splits="axis", penalties=(L1(splits=0.02, leaves=3.0), L2(splits=0.01)))
