@@ -13,6 +13,7 @@ from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix
 
 FIRST = 8  # columns that mostly tell rows apart
 FEWEST, MOST = 20, 10  # different rows; parts of the table, of which the copies of a row are at most one
+SHARE = 1.0 / 3.0  # of the rows that are copies of others before them; fewer than that may be in new tables as well
 SOME = 20_000  # of very many rows, among which two are equal where as much as a few in a hundred are copies
 
 
@@ -44,8 +45,9 @@ def bootstrap(size: int, copy: NDArray[np.intp] | None, rng: np.random.Generator
 def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
     """(n,) numbers of the different rows that rows are copies of, from 0 on; None where each row counts by itself.
 
-    That is where no two are equal in X and Y, where fewer than `FEWEST` are different, and where the data are discrete:
-    all rows that occur more than once share their features with rows of another outcome, see `of_other_outcomes`, and
+    That is where no two are equal in X and Y, where fewer than `FEWEST` are different, where less than a third of all
+    are copies (rows that are drawn twice now and then will be in new tables, too), and where the data are discrete: all
+    rows that occur more than once share their features with rows of another outcome, see `of_other_outcomes`, and
     count as different; of very many rows, also where no two of `SOME` are equal. Copies of a row that make up more than
     a tenth of all count as different, too: held out together they would be too much of the table.
     """
@@ -62,12 +64,12 @@ def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
         pass
     different, copy = np.unique(codes, return_inverse=True)
     copy = copy.ravel()
-    if different.size < FEWEST or different.size == codes.size:
+    if different.size < FEWEST or codes.size - different.size < SHARE * codes.size:
         return None
     own = (MOST * np.bincount(copy)[copy] > codes.size) | of_other_outcomes(of_features, codes)
     copy[own] = different.size + np.arange(int(own.sum()))
     copy = np.unique(copy, return_inverse=True)[1]
-    return None if copy.max() + 1 == copy.size else copy
+    return copy if copy.size - copy.max() - 1 >= SHARE * copy.size else None
 
 
 def _codes(X: Any, Y: NDArray[Any]) -> NDArray[np.uint64]:

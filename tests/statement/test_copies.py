@@ -40,6 +40,13 @@ def test_copies_are_found(kind, n):
     assert copies_of(kind(np.repeat(X[:1], 5, axis=0)), np.repeat(Y[:1], 5, axis=0)) is None
 
 
+def test_some_rows_that_were_drawn_twice_count_by_themselves():
+    """As in the tables of wines: rows of new tables will have copies here, too."""
+    X = np.random.default_rng(0).normal(size=(800, 5))
+    assert copies_of(np.r_[X, X[:200]], np.r_[X, X[:200]][:, :1]) is None
+    assert copies_of(np.r_[X, X[:500]], np.r_[X, X[:500]][:, :1]) is not None
+
+
 def test_rows_of_discrete_data_count_by_themselves():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(300, 3)).astype(float)

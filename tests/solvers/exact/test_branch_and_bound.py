@@ -177,7 +177,7 @@ def test_a_better_start_is_kept_and_proved():
 
 
 def test_cuts_that_are_worth_their_price_in_deeper_trees_alone_stay():
-    """Two splits and an error were said to be the optimum: subtrees of few levels had narrowed what others looked at."""
+    """Two splits and an error were said to be the optimum: subtrees of few levels narrowed what others looked at."""
     x0 = [0.1, -0.7, -0.4, -0.9, 0.1, 0.6, 0.5, -0.9, -1.0]
     x1 = [-2.1, -0.6, 0.3, -0.1, -0.8, -0.3, -0.3, 0.6, -1.1]
     y = np.array([1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0])
