@@ -30,7 +30,7 @@ from opttree.model.late import late
 from opttree.model.sums import check_sums
 from opttree.model.tree import Tree
 from opttree.runtime.files import whole_file
-from opttree.tables.checks import check_columns
+from opttree.tables.checks import check_columns, check_names
 from opttree.tables.encoding import Column, Encoding, Feature, Levels, Value, is_table, narwhal, table_names
 from opttree.tables.form import Form
 from opttree.tables.numbers import check_numbers
@@ -158,6 +158,8 @@ class Model:
         return Z
 
     def _read(self, X: Any) -> Any:
+        if is_table(X):
+            check_names(X)
         if self.encoding is not None:
             return self.encoding.transform(X)
         if is_given_sparse(X) and not is_table(X):

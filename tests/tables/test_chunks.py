@@ -100,3 +100,17 @@ def test_parts_that_do_not_fit_together_are_refused():
     ):
         with pytest.raises(ValueError, match=words):
             opttree.GETRegressor(2, random_state=0).fit_chunks(lambda parts=parts: iter(parts), sample_rows=100)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (lambda: None, "pairs of features and targets; it gave None"),
+        (lambda: iter([np.zeros((2, 2))]), "pairs of features and targets; a part was ndarray"),
+        (lambda: iter([(1, 2, 3)]), "pairs of features and targets; a part was 3 things"),
+    ],
+)
+def test_functions_give_pairs(source, said):
+    model = opttree.TAORegressor(1, random_state=0).fit(np.eye(8), np.arange(8.0))
+    with pytest.raises(ValueError, match=said):
+        list(chunks.predict_chunks(model, source))
