@@ -137,6 +137,7 @@ def feature_importance(model: Tree | Forest, epsilon: float = EPSILON) -> NDArra
 
 
 MOST_ROWS = 10_000  # rows from which importances are found
+LARGE = 1e100  # answers, whose squares are taken of their shares of the largest
 
 
 def importances(model: Tree | Forest, X: NDArray[np.float64], weight: NDArray[np.float64] | None = None) -> NDArray:
@@ -190,6 +191,11 @@ def importances(model: Tree | Forest, X: NDArray[np.float64], weight: NDArray[np
     else:
         spread = np.sqrt(np.maximum(weight @ X**2 - (weight @ X) ** 2, 0.0))
     boosted = isinstance(model, Forest) and model.starts is not None
+    if trees[0].classes is None:
+        unit = max(float(np.abs(tree.outputs(X)).max(initial=0.0)) for tree in trees)
+        if unit > LARGE:  # whose squares overflow
+            still = np.zeros(trees[0].n_features)
+            trees = tuple(tree.unscale(still, still + 1.0, 0.0, 1.0 / unit) for tree in trees)
     parts = [
         (_variance(tree.outputs(X), weight) if boosted else 1.0) * _explained(tree, X, weight, spread) for tree in trees
     ]

@@ -1,6 +1,7 @@
 """Importances of features."""
 
 import numpy as np
+import pytest
 from sklearn.datasets import make_friedman1
 from sklearn.inspection import permutation_importance
 from sklearn.tree import DecisionTreeRegressor
@@ -83,3 +84,12 @@ def test_weights_are_compared_in_units_of_their_features(auto_mpg, tmp_path):
     drawn = [text.get_text() for text in plotting.plot_tree(model).texts]
     root = next(text for text in drawn if "rows, 100 %" in text)
     assert all(names[j] in root for j in order)
+
+
+@pytest.mark.filterwarnings("error")
+def test_importances_of_large_answers_are_those_of_their_shares(rng):
+    X = rng.normal(size=(60, 3))
+    for leaves in ("constant", "linear"):
+        tree = TAORegressor(2, leaves=leaves, random_state=0).fit(X, X[:, 0] + 0.3 * X[:, 1]).tree_
+        large = tree.unscale(np.zeros(3), np.ones(3), 0.0, 1e200)
+        np.testing.assert_allclose(interpret.importances(large, X), interpret.importances(tree, X), atol=1e-12)
