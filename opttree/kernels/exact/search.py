@@ -363,7 +363,7 @@ def two_levels(n_splits, node, queue, state, splits, buckets, counts):
     rank, p, price = problem.rank, problem.rank.shape[0], problem.price
     splits[:, 0] = -1
     counts[NODES] += 1
-    if queue.size[0] == 0:
+    if queue.size[0] == 0 or stopped(counts):  # before the rows are looked at
         return finish(queue, node, state)
     fill_buckets(node, buckets)
     total = summed(order[0], m, problem.rows)
@@ -456,7 +456,7 @@ def two_levels_by_words(n_splits, node, queue, state, splits, room):
     rank, p, price, K = problem.rank, problem.rank.shape[0], problem.price, words.counts.shape[0]
     splits[:, 0] = -1
     counts[NODES] += 1
-    if queue.size[0] == 0:
+    if queue.size[0] == 0 or stopped(counts):  # before the rows are looked at
         return finish(queue, node, state)
     fill_words(node, words)
     free_all(buckets, words)
@@ -581,7 +581,6 @@ def levels(depth, n_splits, level, side, place, m, problem, target, room):
     work, buckets, _words, counts = room
     order, splits = work.orders[level, side], work.splits[level, side]
     node = Node(order, m, problem, work.reaches[level, side, 0], work.reaches[level, side, 1])
-    p = problem.rank.shape[0]
     splits[:, 0] = -1
     leaf = leaf_cost(node)
     if n_splits == 0:
@@ -593,55 +592,48 @@ def levels(depth, n_splits, level, side, place, m, problem, target, room):
         n_splits = min(n_splits, (1 << depth) - 1)
         # of further rows it may not be: cuts that are worth it in deeper trees alone stay within the reach
         all_of_reach = depth < given and problem.price * (depth + 1) < target
+    by_buckets = depth == 2 and not is_by_order(problem)
     if depth == 1 or n_splits == 1:
         counts[NODES] += 1
-        found_here = one_split(node, leaf, target, splits[0])
-        if all_of_reach:
-            copy_reach(node.reach, node.new_reach)
-        return found_here
-    by_buckets = depth == 2 and not is_by_order(problem)
-    sides = reach_of_sides(place, BUCKETS if by_buckets and not problem.by_words else EVERY, problem)
-    queue, state = begin(depth, n_splits, node, leaf, target, sides)
-    if stopped(counts):  # before the rows are looked at
-        return finish(queue, node, state)
-    if by_buckets:
-        if problem.by_words:
-            found_here = two_levels_by_words(n_splits, node, queue, state, splits, room)
-        else:
-            found_here = two_levels(n_splits, node, queue, state, splits, buckets, counts)
-        if all_of_reach:
-            copy_reach(node.reach, node.new_reach)
-        return found_here
-    counts[NODES] += 1
-    interval, found = new_interval(p), np.empty((2, 3))
-    below = work.reaches[level + 1]
-    while True:
-        c = take(queue, node, state, stopped(counts), interval, buckets)
-        if c == 0:
-            break
-        counts[EVALUATIONS] += 1
-        j, share = interval.place[FEATURE], interval.place[SHARE]
-        divide(order, m, j, c, problem.rank, work.orders[level + 1, 0], work.orders[level + 1, 1])
-        copy_reach(interval.left_reach, below[0, 0])
-        copy_reach(interval.right_reach, below[1, 0])
-        aim = min(state[BEST] - problem.slack, target) - problem.price
-        for way in range(2):  # not the constants 0 and 1, for which numba would need other versions of this function
-            rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
-            own = share + 0 * n_splits if way == 0 else n_splits - 1 - share
-            below_place = 2 * place + 1 + way
-            found[way] = levels(depth - 1, own, level + 1, way, below_place, rows, problem, aim - other, room)
-        if found[0, 0] + found[1, 0] + problem.price < state[BEST]:
-            state[BEST] = found[0, 0] + found[1, 0] + problem.price
-            splits[0, 0], splits[0, 1] = j, problem.rank[j, order[j, c - 1]]
-            graft(splits, work.splits[level + 1, 0], work.splits[level + 1, 1], depth - 1)
-        if queue.size[1] < 2:
-            queue = grown(queue)
-        cut = Cut(c, found, np.int64(-1), below[0, 1], below[1, 1])
-        settle(queue, node, state, interval, cut, buckets)
-    found_here = finish(queue, node, state)
+        costs = one_split(node, leaf, target, splits[0])
+    elif by_buckets and problem.by_words:
+        queue, state = begin(depth, n_splits, node, leaf, target, reach_of_sides(place, EVERY, problem))
+        costs = two_levels_by_words(n_splits, node, queue, state, splits, room)
+    elif by_buckets:
+        queue, state = begin(depth, n_splits, node, leaf, target, reach_of_sides(place, BUCKETS, problem))
+        costs = two_levels(n_splits, node, queue, state, splits, buckets, counts)
+    else:
+        counts[NODES] += 1
+        queue, state = begin(depth, n_splits, node, leaf, target, reach_of_sides(place, EVERY, problem))
+        interval, found = new_interval(problem.rank.shape[0]), np.empty((2, 3))
+        below = work.reaches[level + 1]
+        while True:
+            c = take(queue, node, state, stopped(counts), interval, buckets)
+            if c == 0:
+                break
+            counts[EVALUATIONS] += 1
+            j, share = interval.place[FEATURE], interval.place[SHARE]
+            divide(order, m, j, c, problem.rank, work.orders[level + 1, 0], work.orders[level + 1, 1])
+            copy_reach(interval.left_reach, below[0, 0])
+            copy_reach(interval.right_reach, below[1, 0])
+            aim = min(state[BEST] - problem.slack, target) - problem.price
+            for way in range(2):  # not the constants 0 and 1: numba would need other versions of this function
+                rows, other = (c, interval.values[RIGHT_COST]) if way == 0 else (m - c, interval.values[LEFT_COST])
+                own = share + 0 * n_splits if way == 0 else n_splits - 1 - share
+                below_place = 2 * place + 1 + way
+                found[way] = levels(depth - 1, own, level + 1, way, below_place, rows, problem, aim - other, room)
+            if found[0, 0] + found[1, 0] + problem.price < state[BEST]:
+                state[BEST] = found[0, 0] + found[1, 0] + problem.price
+                splits[0, 0], splits[0, 1] = j, problem.rank[j, order[j, c - 1]]
+                graft(splits, work.splits[level + 1, 0], work.splits[level + 1, 1], depth - 1)
+            if queue.size[1] < 2:
+                queue = grown(queue)
+            cut = Cut(c, found, np.int64(-1), below[0, 1], below[1, 1])
+            settle(queue, node, state, interval, cut, buckets)
+        costs = finish(queue, node, state)
     if all_of_reach:
         copy_reach(node.reach, node.new_reach)
-    return found_here
+    return costs
 
 
 @kernel()
