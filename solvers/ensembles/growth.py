@@ -17,6 +17,7 @@ from opttree.model.convert import as_tree
 from opttree.model.structure import writable
 from opttree.model.tree import Tree
 from opttree.problems.smooth.blocks import pack_rows
+from opttree.runtime.calm import calm_threads
 from opttree.runtime.clock import seconds_left
 from opttree.statement import L1, L2, TreeProblem
 from opttree.statement.copies import bootstrap, copies_of
@@ -39,7 +40,11 @@ WIDE_LASSO = 0.01  # on splits and leaves of those trees, where the options leav
 
 @dataclass(frozen=True)
 class Shared:
-    """The data shared by all trees of a forest: the problem in single precision (rows and blocks), and the options."""
+    """The data shared by all trees of a forest: the problem in single precision (rows and blocks), and the options.
+
+    Ridge penalties leave hyperplanes and leaf models in the span of the rows. Where these are fewer than the features,
+    ``X`` and ``blocks`` hold their coordinates there, and trees are found in these.
+    """
 
     rows: Any  # the features as they are, dense or sparse, by which trees of single features are grown
     X: Singles
@@ -61,6 +66,7 @@ class Shared:
     wide: bool = False  # whether oblique trees are those of `TAO`: Gram matrices of linear leaves are too large
     by_root: bool = False  # whether CART's trees look at the square root of the features: classes, sparse tables
     is_sparse: bool = False  # whether ``rows`` is, and ``X`` one column of zeros: leaves are constant
+    basis: Floats | None = None  # (p, q) orthonormal, of the coordinates in ``X`` and ``blocks``, if they are that
     copy: NDArray[np.intp] | None = None  # see `copies_of`: copies of a row are drawn, or left out, together
     made: list[Any] = field(default_factory=list)  # `bins`, once there
 
@@ -85,13 +91,15 @@ class Shared:
             Y = np.eye(problem.n_outputs, dtype=np.float32)[problem.Y[:, 0].astype(int)]
         else:
             Y = problem.Y.astype(np.float32)
-        X = np.zeros((n, 1), np.float32) if problem.is_sparse else problem.X.astype(np.float32)
+        basis = basis_of(problem, options, lassos)
+        Z = problem.X if basis is None else np.ascontiguousarray(problem.X @ basis)
+        X = np.zeros((n, 1), np.float32) if problem.is_sparse else Z.astype(np.float32)
         depth = min(options.levels or problem.depth, problem.depth)
         shape = (2**depth - 1, problem.n_features)
         if problem.is_sparse:
             blocks = np.zeros((-(-n // vectors.BLOCK), 1, 4 * vectors.BLOCK), np.float32)
         else:
-            blocks = pack_rows(problem, [np.arange(n)], "float32")[0].X
+            blocks = pack_rows(problem, [np.arange(n)], "float32", Z)[0].X
         return cls(
             problem.X,
             X,
@@ -113,8 +121,14 @@ class Shared:
             not problem.is_sparse and is_wide(problem, depth),
             problem.is_sparse and problem.is_classification,
             problem.is_sparse,
+            basis,
             copies_of(problem.X, problem.Y),
         )
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, p, that leaves use."""
+        return self.X.shape[1] if self.basis is None else len(self.basis)
 
     @property
     def takes_bins(self) -> bool:
@@ -137,7 +151,7 @@ class Shared:
     @property
     def fewest(self) -> int:
         """Rows that a leaf of a randomised tree has at least; linear leaves take many where there are many features."""
-        fewest = self.X.shape[1] // CART_ROWS
+        fewest = self.n_features // CART_ROWS
         return fewest if self.linear else min(fewest, FEW_ENOUGH)
 
     def of_kind(self, kind: str) -> Shared:
@@ -147,7 +161,8 @@ class Shared:
         if kind == "cart-constant":
             return replace(self, linear=False).of_kind("cart")
         if kind == "oblique" and self.wide and self.linear:
-            return replace(self, shrinkages=(np.nan,), lassos=(self.leaf_lasso,))
+            X = np.asarray(self.rows, np.float32)
+            return replace(self, X=X, basis=None, shrinkages=(np.nan,), lassos=(self.leaf_lasso,))
         if kind not in ("cart", "extra") or self.options.leaf_lasso != "oob":
             return self
         shrinkages = tuple(dict.fromkeys(self.shrinkages))
@@ -173,11 +188,14 @@ class GrownTree(NamedTuple):
     models: Singles  # (shrinkages, L, K, p + 1), the constant last
     low: Singles  # (L, K), like high: the range to which predictions are clipped
     high: Singles
+    basis: Floats | None = None  # of the models' coordinates, see `Shared`
 
     def tree(self, number: int, classes: NDArray[Any] | None) -> Tree:
         """The tree with the models of shrinkage ``number``."""
         models, low, high = (part.astype(np.float64) for part in (self.models[number], self.low, self.high))
         values, coefs = models[:, :, -1], models[:, :, :-1]
+        if self.basis is not None:
+            coefs = coefs @ self.basis.T
         skeleton = self.skeleton
         splits = skeleton.children, skeleton.split_weights, skeleton.b
         if not coefs.any():  # constants are always within their range
@@ -207,12 +225,13 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     else:
         growers = {"axis": axis, "cart": cart, "cart-constant": cart, "extra": extra}
         skeleton, leaf = growers[kind](shared, sample, rows, rng)
-    p = shared.X.shape[1]
+    p = shared.n_features
     linear = shared.linear and not too_large(skeleton.n_nodes, p)
     children = writable(skeleton.children)
     moments = alternation.node_moments(sample, leaf, children, linear, 2 * (p + 1))
     low, high = moments.low, moments.high
-    models = np.zeros((len(shared.shrinkages), skeleton.n_leaves, shared.Y.shape[1], p + 1), np.float32)
+    shape = len(shared.shrinkages), skeleton.n_leaves, shared.Y.shape[1], shared.X.shape[1] + 1
+    models = np.zeros(shape, np.float32)
     leaf_l1, relaxed = shared.leaf_l1 * float(w.sum()), shared.options.relaxed
     for shrinkage, lasso, model in zip(shared.shrinkages, shared.lassos, models, strict=True):
         towards = alternation.Shrinkage(float(shrinkage), leaf_l1, 2.0 * lasso, relaxed)
@@ -223,7 +242,21 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
         models[..., :-1], models[..., -1] = 0.0, skeleton.values
         low[skeleton.n_branches :] = high[skeleton.n_branches :] = skeleton.values
     first = skeleton.n_branches
-    return GrownTree(skeleton, leaf.astype(np.int32), outside, models, low[first:].copy(), high[first:].copy())
+    low, high = low[first:].copy(), high[first:].copy()
+    return GrownTree(skeleton, leaf.astype(np.int32), outside, models, low, high, shared.basis)
+
+
+def basis_of(problem: TreeProblem, options: GrowthOptions, lassos: tuple[float, ...]) -> Floats | None:
+    """Orthonormal columns (p, n) that span the rows, if these are fewer than the features and nothing but ridge
+    penalties ties weights to the features: neither l1 penalties nor random features.
+    """
+    n, p = problem.n_samples, problem.n_features
+    penalised = problem.strength(L1, "splits") or problem.strength(L1, "leaves") or options.l1_of_splits(p)
+    if problem.is_sparse or n >= p or penalised or any(lassos) or options.max_features is not None:
+        return None
+    with calm_threads():
+        basis: Floats = np.linalg.qr(problem.X.T)[0]
+    return basis
 
 
 def is_late() -> bool:
@@ -262,15 +295,15 @@ def oblique(
 
     ``ended``, if given, is asked after each pass whether it was the last one.
     """
-    options, p = shared.options, shared.X.shape[1]
+    options, p, q = shared.options, shared.n_features, shared.X.shape[1]
     n_branches = 2**shared.depth - 1
     masks = options.masks(n_branches, p, rng)
-    A = np.zeros((n_branches, -(-p // 4) * 4), np.float32)
-    A[:, :p] = shared.common[0] if shared.common else rng.normal(size=(n_branches, p))
+    start = np.asarray(shared.common[0] if shared.common else rng.normal(size=(n_branches, p)), np.float32)
     if masks.size:
-        A[:, :p] *= masks
-    length = np.maximum(np.linalg.norm(A, axis=1), 1e-30)
-    A /= length[:, None]
+        start = start * masks
+    length = np.maximum(np.linalg.norm(start, axis=1), 1e-30)
+    A = np.zeros((n_branches, -(-q // 4) * 4), np.float32)
+    A[:, :q] = (start if shared.basis is None else start @ shared.basis) / length[:, None]
     b = np.zeros(n_branches, np.float32)
     if options.start_threshold == "gaussian":
         b[:] = rng.normal(size=n_branches) / length
@@ -303,7 +336,7 @@ def oblique(
         if ended is not None and ended():
             break
     numbers = np.arange(n_branches + 1.0)[:, None]
-    tree = Tree.complete(A[:, :p].astype(np.float64), b.astype(np.float64), 1)
+    tree = Tree.complete(A[:, :q].astype(np.float64), b.astype(np.float64), 1)
     tree = Tree(tree.children, tree.A, tree.b, numbers)
     counts = np.bincount(leaf[rows], minlength=n_branches + 1)
     tree = tree.keep(counts > 0)
@@ -316,6 +349,8 @@ def oblique(
     while tree.n_branches and (counts := np.bincount(leaf[rows], minlength=tree.n_leaves)).min() < shared.min_leaf:
         tree = tree.keep(np.arange(tree.n_leaves) != counts.argmin())
         leaf = tree.apply(shared.X).astype(np.int64) - tree.n_branches
+    if shared.basis is not None:
+        tree = Tree(tree.children, tree.split_weights @ shared.basis.T, tree.b, tree.values)
     return tree, leaf
 
 
@@ -375,7 +410,7 @@ def binned_tree(
     shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, depth: int, fewest: int, max_features: float
 ) -> Tree:
     """`random_tree` on features in bins."""
-    p = shared.X.shape[1]
+    p = shared.rows.shape[1]
     wanted: Any = features_in_time(rows.size, p, depth, shared.options.max_features or max_features, None)
     count = int(wanted) if isinstance(wanted, (int, np.integer)) else max(int(wanted * p), 1)
     codes, ends = shared.bins

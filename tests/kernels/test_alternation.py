@@ -27,9 +27,24 @@ def test_root_model_is_ridge_regression_and_leaves_tend_to_it():
             np.testing.assert_allclose(grown.models[1][number, 0], own, atol=2e-3)
 
 
+def test_models_of_fewer_rows_than_features_are_in_the_span_of_the_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 300)), rng.normal(size=40)
+    X -= X.mean(axis=0)  # the constant is one of the span otherwise, to single precision
+    problem = TreeProblem(X, y, depth=2, leaves="linear")
+    for kind in ("extra", "oblique"):
+        shared = Shared.of(problem, TAOForest(1, sample=1.0, clip=False, constant_iterations=0), (1e9,))
+        assert shared.X.shape == (40, 40)
+        tree = grow(shared, (kind, np.random.default_rng(0))).tree(0, None)
+        Z = np.column_stack([X, np.ones(40)])
+        ridge = Z.T @ np.linalg.solve(Z @ Z.T + alternation.ROOT_RIDGE * 40 * np.eye(40), y)
+        new = rng.normal(size=(200, 300))
+        np.testing.assert_allclose(tree.predict(new), new @ ridge[:-1] + ridge[-1], atol=1e-4)
+
+
 def test_leaf_numbers_are_those_of_the_tree():
-    for kind in ("oblique", "axis", "cart"):
-        problem = regression_problem(500, depth=5, leaves="linear", penalties=())
+    for kind, p in (("oblique", 9), ("axis", 9), ("cart", 9), ("oblique", 600), ("axis", 600)):
+        problem = regression_problem(500, p=p, depth=5, leaves="linear", penalties=())
         grown = grow(Shared.of(problem, TAOForest(1), (1.0,)), (kind, np.random.default_rng(1)))
         tree = grown.tree(0, None)
         same = tree.apply(problem.X) - tree.n_branches == grown.leaf
@@ -75,6 +90,7 @@ def test_kernels_fit_leaves_alone_without_a_ridge():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2))
     y = np.where(X[:, 0] > 0, 5.0, -5.0) + np.where(X[:, 1] > 0, X[:, 0], -X[:, 0]) + 0.1 * rng.normal(size=200)
+    X -= X.mean(axis=0)  # the constant is one of the span otherwise, to single precision
     problem = TreeProblem(X, y, depth=2, leaves="linear")
     tree = Tree.complete(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), np.zeros(3), 1)
     leaf = tree.apply(X).astype(np.int64) - 3

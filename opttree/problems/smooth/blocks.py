@@ -23,19 +23,24 @@ def packed(problem: TreeProblem, dtype: str) -> Any:
     return known[dtype]
 
 
-def pack_rows(problem: TreeProblem, groups: Sequence[NDArray[np.integer]], dtype: str) -> tuple[Any, NDArray[np.int64]]:
-    """Rows in blocks, a new block for each group of row numbers, and the groups' block ranges (groups, 2)."""
+def pack_rows(
+    problem: TreeProblem, groups: Sequence[NDArray[np.integer]], dtype: str, X: Any = None
+) -> tuple[Any, NDArray[np.int64]]:
+    """Rows in blocks, a new block for each group of row numbers, and the groups' block ranges (groups, 2); ``X``
+    stands for the problem's features.
+    """
+    X = problem.X if X is None else X
     starts = np.cumsum([0, *(rows.size for rows in groups)])
     n_blocks = -(-np.diff(starts) // vectors.BLOCK)
     ends = np.cumsum(n_blocks)
-    q = -(-problem.n_features // 4)
+    q = -(-X.shape[1] // 4)
     data = smooth.Data(
         np.zeros((ends[-1], q, 4 * vectors.BLOCK), dtype),
         np.zeros((ends[-1], problem.Y.shape[1], vectors.BLOCK), dtype),
         np.zeros((ends[-1], vectors.BLOCK), dtype),
     )
     weight = problem.w * problem.n_samples
-    pack(problem.X, problem.Y, weight, np.concatenate(groups), starts, ends - n_blocks, data)
+    pack(X, problem.Y, weight, np.concatenate(groups), starts, ends - n_blocks, data)
     return data, np.stack([ends - n_blocks, ends], axis=1)
 
 
