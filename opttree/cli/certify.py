@@ -57,13 +57,9 @@ def _certify(args: argparse.Namespace) -> int:
     own = found.scaling.scale(tree.with_names(None))
     if args.refit:
         own = found.problem.fit_leaves(own)
-    options = {"time_limit": args.time_limit, "relax": args.relax, "random_state": args.seed}
-    try:
-        verdict = bridge.solvers.certify(found.problem, own, **options)
-    except ValueError as error:  # what branch and bound does not take, and the first formulation neither
-        if "hyperflow" not in str(error):
-            raise
-        verdict = bridge.solvers.certify(found.problem, own, formulation="big-m", **options)
+    verdict = bridge.solvers.certify(
+        found.problem, own, time_limit=args.time_limit, relax=args.relax, random_state=args.seed
+    )
     message, kept = verdict.message, ordered_columns(tree.encoding)
     if kept:
         message = message.replace("Proved optimal.", "Proved optimal among such trees.")

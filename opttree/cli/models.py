@@ -15,7 +15,10 @@ def add_parsers(commands: Any) -> None:
     export.add_argument("model", metavar="MODEL")
     export.add_argument("--to", metavar="FORMAT", help="onnx, c, sql and others; default: by the ending of --out")
     export.add_argument(
-        "--out", required=True, metavar="FILE", help="the file; of C, the source, with header and Makefile beside it"
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="the file; of C, the source, with header and Makefile (or NAME.mk) beside it",
     )
     export.add_argument("--dtype", choices=("float64", "float32"), default="float64", help="of onnx and c")
     export.add_argument("--table", default="rows", metavar="NAME", help="of sql; default %(default)s")

@@ -186,13 +186,13 @@ class TreeEstimator(Options, BaseEstimator):
         source : path, pair of arrays, Dask DataFrame or function
             The rows, see `opttree.chunks.Chunks` and `opttree.Rows`.
         target : str or list of str, optional
-            The target columns, see `opttree.chunks.Chunks`.
+            The target columns, see `opttree.chunks.Chunks`; None for `opttree.Rows`, which name their own.
         epochs : int, default 1
             Passes over all rows, after those that draw the sample; >= 1. Boosted trees take as many as they need.
         sample_rows : int, default 50000
             Rows of the sample with which the model begins; of GET and SDTR it also selects the best one.
         chunk_rows : int, default 65536
-            Largest number of rows in a chunk.
+            Largest number of rows in a chunk; the parts of `opttree.Rows` stay as they are.
         checkpoint : path or None, default None
             A file that is written after each pass, and from which a later call goes on; of trees of TAO. It holds the
             sample, and is read by `pickle`: open only files of your own.
@@ -211,9 +211,11 @@ class TreeEstimator(Options, BaseEstimator):
         >>> model.n_rows_
         442
         """
-        for name, value in (("epochs", epochs), ("sample_rows", sample_rows)):
+        for name, value in (("epochs", epochs), ("sample_rows", sample_rows), ("chunk_rows", chunk_rows)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"{name} must be an integer >= 1; got {value!r}")
+        if isinstance(source, Rows) and target is not None:
+            raise ValueError(f"target must be None for opttree.Rows, which name their own; got {target!r}")
         if isinstance(source, Rows) or self.recipe.stream is None:
             rows = source if isinstance(source, Rows) else Rows(source, target, rows=chunk_rows)
             fit_parts(self, rows, passes=int(epochs), sample_rows=int(sample_rows), checkpoint=checkpoint)

@@ -39,7 +39,7 @@ ROWS = 10.0  # shrinkage: weight of the parent's model in a leaf, in rows
 
 
 def boosting_base(kind: str) -> TAOForest:
-    """The solver of "oblique" trees (TAO), or of "axis" and "cart" ones (scikit-learn's, of limited depth, with our
+    """The solver of "oblique" trees (TAO), or of "axis" and "cart" ones (randomised, of limited depth, with our
     leaves).
     """
     base = bridge.solvers.TAOForest(

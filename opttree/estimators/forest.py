@@ -74,7 +74,7 @@ class ForestModel(ForestEstimator):
         return np.stack([tree.apply(X) for tree in self.forest_.trees], axis=1)
 
     def staged_predict(self, X: Any) -> Iterator[NDArray[Any]]:
-        """Predictions of the first tree, of the first two, and so on: each as `predict`; for one output.
+        """Predictions of the first tree, of the first two, and so on: each as `predict`.
 
         Parameters
         ----------
@@ -83,18 +83,20 @@ class ForestModel(ForestEstimator):
 
         Yields
         ------
-        ndarray of shape (n,)
-            Predictions.
+        ndarray of shape (n,) or (n, K)
+            Predictions, (n, K) for several outputs.
         """
         X = self._validated(X)
         for scores in self.forest_.staged(X):
-            if self.forest_.classes is not None:
+            if getattr(self, "_several", None) is not None:
+                yield self._likeliest(self._by_output(self.forest_.answers_of(scores)))
+            elif self.forest_.classes is not None:
                 yield self.forest_.classes[np.argmax(scores, axis=1)]
             else:
                 yield scores[:, 0] if scores.shape[1] == 1 else scores
 
     @available_if(is_classifier)
-    def staged_predict_proba(self, X: Any) -> Iterator[Floats]:
+    def staged_predict_proba(self, X: Any) -> Iterator[Any]:
         """Class probabilities of the first tree, of the first two, and so on: each as `predict_proba`.
 
         Parameters
@@ -104,12 +106,12 @@ class ForestModel(ForestEstimator):
 
         Yields
         ------
-        ndarray of shape (n, K)
-            Class probabilities.
+        ndarray of shape (n, K) or list of ndarray
+            Class probabilities, a list for several outputs.
         """
         X = self._validated(X)
         for scores in self.forest_.staged(X):
-            yield self.forest_.answers_of(scores)
+            yield self._by_output(self.forest_.answers_of(scores))
 
     def get_depth(self) -> int:
         """Depth of the deepest tree."""
@@ -466,7 +468,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
     mean, where fits took up to ten seconds.
 
     The defaults are meant to need no tuning, and they are not all TAO: with ``kind="auto"`` some of the trees are
-    extremely randomised ones, or a ridge regression, on small data, and all are scikit-learn's CART trees with our leaf
+    extremely randomised ones, or a ridge regression, on small data, and all are randomised CART trees with our leaf
     models on larger data where the out-of-bag error is lower; see ``kind_``. The paper's method is ``preset="paper"``,
     with one of its depths, 5 to 8.
 

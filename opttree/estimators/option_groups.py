@@ -135,7 +135,8 @@ def leaf_shrinkage() -> Any:
           classification) on held-out rows: three folds of at most 20,000 rows in all, with trees of their own. 0 is
           chosen unless another is better by more than a standard error, for a time limit below a second, and after
           Ctrl-C. With ``max_depth="cv"`` depth and strength are chosen together, by the mean score on its folds.
-        - None is "cv" for constant leaves and for classes, and 0 for linear leaves of numbers.
+        - None is "cv" for constant leaves and for classes, and 0 for linear leaves of numbers; of `RADDTRegressor` and
+          `DTSemNetRegressor` it is 0.
 
         The choice is ``leaf_shrinkage_``. With it, probabilities p of constant leaves become p^(1 / T), normalised,
         with the T of the lowest held-out log loss, ``leaf_temperature_``, unless the depth is searched; no label

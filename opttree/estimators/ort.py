@@ -151,11 +151,12 @@ class _OptimalTree(TreeEstimator):
         "auto",
         """"bnb": `solvers.BranchAndBound` over all thresholds, from CART's tree or, at depth 4 and more, from that of
         local search, to a proof or the time limit; axis-aligned splits, constant leaves or linear ones with
-        ``l1_ratio=0``, depth 1 to 6. "local": `solvers.LocalSearch`, not for linear leaves of absolute loss. "mip":
-        `solvers.MIP` from a tree of local search. "auto": for axis-aligned splits, all thresholds and constant leaves
-        "bnb" within 10 seconds, after which the best tree is kept with its gap (so that it may depend on the machine);
-        else "mip" if the proof takes a few seconds at most, and "local" if not. The paper's preset is "local", see
-        `solvers.LocalSearch.paper`, on features scaled to [0, 1].""",
+        ``l1_ratio=0``, depth 1 to 6, or to 16 where a limit or a price of splits leaves no deeper trees. "local":
+        `solvers.LocalSearch`, not for linear leaves of absolute loss. "mip": `solvers.MIP` from a tree of local search.
+        "auto": for axis-aligned splits, all thresholds, constant leaves and such depths "bnb" within 10 seconds, after
+        which the best tree is kept with its gap (so that it may depend on the machine); else "mip" if the proof takes a
+        few seconds at most, and "local" if not. The paper's preset is "local", see `solvers.LocalSearch.paper`, on
+        features scaled to [0, 1].""",
     )
     formulation: Literal["hyperflow", "flow", "big-m"] = option(
         "hyperflow", 'Formulation of "mip", see `opttree.problems.MIPTreeProblem`.'

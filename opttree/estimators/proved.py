@@ -53,8 +53,9 @@ class ProvedTree(TreeEstimator):
     _: KW_ONLY
     solver: Literal["auto", "bnb", "tao"] = option(
         "auto",
-        """"bnb": `solvers.BranchAndBound` to a proof or the time limit, depth 1 to 6; "tao": `solvers.TAO` from a
-        greedy tree, of any depth and without a bound; "auto": "bnb" for 10 seconds, after which the best tree is kept
+        """"bnb": `solvers.BranchAndBound` to a proof or the time limit, depth 1 to 6, or to 16 where a limit of
+        leaves or a price leaves no deeper trees; "tao": `solvers.TAO` from a greedy tree, of any depth and without a
+        bound; "auto": "bnb" for 10 seconds, after which the best tree is kept
         with its gap, or "tao" where it is not to be had.""",
     )
     split_price: float | Literal["cv"] = option(0.0, "Price of a split, in units of the objective.", least=0)

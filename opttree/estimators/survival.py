@@ -371,7 +371,8 @@ class SurvivalForest(SurvivalModel, ForestModel):  # type: ignore[misc]
     """A forest of survival times: the mean log hazard ratio of trees, each on rows drawn with replacement, whose splits
     are the best of some random features by the likelihood of `SurvivalTree`.
 
-    Take it where accuracy counts most. The cumulative hazard of a row is its risk times a baseline.
+    Take it where accuracy counts most. The cumulative hazard of a row is a baseline times the exponential of its risk,
+    which is a logarithm; `SurvivalTree` answers the factor itself.
 
     Attributes
     ----------

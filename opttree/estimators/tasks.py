@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,8 @@ class RegressionTree(MultiOutputMixin, RegressorMixin, _Fitted):
         coverage : float, default 0.9
             Probability that an outcome is in the interval, of each output.
         calibration : tuple of (X, y) or None, default None
-            Rows that were not in training. None: the rows that the fit held out.
+            Rows that were not in training. None: the rows of the folds on which the fit compared its tree with others
+            (``max_depth="auto"`` or ``floor=True`` of TAO, GET, SRT, ORRT and GradTree); all other fits need it.
 
         Returns
         -------
@@ -92,7 +94,7 @@ class RegressionTree(MultiOutputMixin, RegressorMixin, _Fitted):
             errors = vars(self).get("_held_out_errors", np.zeros((0, 1)))
             if not errors.size:
                 rule = "predict_interval needs calibration=(X, y), rows that were not in training"
-                raise ValueError(f"{rule}, where the fit held none out; got None")
+                raise ValueError(f"{rule}, where no folds compared the tree with others (max_depth='auto'); got None")
         half = conformal(errors, coverage)
         bounds: Floats = np.stack([answers - half, answers + half], axis=-1)
         return bounds[:, 0] if bounds.shape[1] == 1 else bounds
@@ -155,7 +157,11 @@ class ClassificationTree(ClassifierMixin, Options, _Fitted):
         check_is_fitted(self, "classes_")
         if getattr(self, "_several", None) is None:
             return self._labels(X)
-        picked = [labels[np.argmax(p, axis=1)] for labels, p in zip(self.classes_, self.predict_proba(X), strict=True)]
+        return self._likeliest(self.predict_proba(X))
+
+    def _likeliest(self, shares: Sequence[Floats]) -> NDArray[Any]:
+        """Labels (n, outputs) of the highest probabilities of each output."""
+        picked = [labels[np.argmax(p, axis=1)] for labels, p in zip(self.classes_, shares, strict=True)]
         kind = None if len({labels.dtype.kind for labels in picked}) == 1 else object
         return np.stack([labels.astype(kind or labels.dtype) for labels in picked], axis=1)
 
@@ -173,7 +179,10 @@ class ClassificationTree(ClassifierMixin, Options, _Fitted):
             Probabilities in the order of ``classes_``; a list of arrays for several outputs.
         """
         check_is_fitted(self, "classes_")
-        shares = self._shares(X)
+        return self._by_output(self._shares(X))
+
+    def _by_output(self, shares: Floats) -> Any:
+        """Probabilities of each of several outputs, from those of their combinations; of one output as they are."""
         several = getattr(self, "_several", None)
         if several is None:
             return shares

@@ -27,7 +27,7 @@ REAL = {"float64": "double", "float32": "float"}
 def to_c(
     model: Any, folder: str | Path, *, name: str = "model", dtype: Literal["float64", "float32"] = "float64"
 ) -> tuple[Path, Path]:
-    """Write ``name.h``, ``name.c`` and a Makefile to a folder.
+    """Write ``name.h``, ``name.c`` and a Makefile to a folder, ``name.mk`` where it has another Makefile.
 
     The functions, with NAME for ``name`` and P features, K outputs:
 
@@ -84,7 +84,7 @@ def to_c(
     if not place.is_dir():
         raise ValueError(f"folder must be an existing folder; got {str(folder)!r}")
     source = Source(as_read(as_saved(model, curves=True).tree), name, REAL[dtype])
-    files = {f"{name}.h": source.header(), f"{name}.c": source.body(), "Makefile": MAKEFILE.replace("NAME", name)}
+    files = {f"{name}.h": source.header(), f"{name}.c": source.body(), rules_file(place, name): rules(name)}
     for file_name, text in files.items():
         with whole_file(place / file_name) as file:
             file.write_text(text, encoding="utf-8")
@@ -104,6 +104,18 @@ clean:
 
 .PHONY: clean
 """
+
+
+def rules(name: str) -> str:
+    """The text of the Makefile of a model."""
+    return MAKEFILE.replace("NAME", name)
+
+
+def rules_file(place: Path, name: str) -> str:
+    """The name of that file: what others wrote stays."""
+    made = place / "Makefile"
+    free = not made.exists() or made.read_bytes() == rules(name).encode()
+    return "Makefile" if free else f"{name}.mk"
 
 
 class Source(Constants):
@@ -513,8 +525,9 @@ int {name}_class(const {real} *x)
 
 
 def _write(model: Any, path: Path, options: Any) -> None:
+    make = rules_file(path.resolve().parent, path.stem)
     header, source = to_c(model, path.resolve().parent, name=path.stem, dtype=options.dtype)
-    print(f"written to {source.name}, {header.name} and Makefile in {source.parent}")
+    print(f"written to {source.name}, {header.name} and {make} in {source.parent}")
 
 
 EXPORTER = Exporter("c", (".c",), _write, beside=True)

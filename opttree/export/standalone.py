@@ -23,15 +23,17 @@ def encode(encoding, rows):  # rows: dictionaries of texts, as csv.DictReader re
         as_level = {"category": whole, "code": float}.get(kind)
         numbers = {as_level(v): number for v, number in numbers.items()}
         for i, row in enumerate(rows if f["kind"] != "unread" else ()):
-            if name not in row:
+            if (v := row.get(name)) is None:
                 sys.exit(f"the table must have the columns of the training; got none called {name!r}")
-            v = row[name]
             if v in GAPS and v not in known:
                 Z[i, j] = f.get("fill", f.get("missing", 1.0))
             elif as_level:
                 Z[i, j] = numbers.get(as_level(v), f.get("other", 0.0))
             else:
-                x = np.datetime64(v, "us").astype(float) / 864e8 if kind == "date" else float(BOOLEANS.get(v, v))
+                try:
+                    x = np.datetime64(v, "us").astype(float) / 864e8 if kind == "date" else float(BOOLEANS.get(v, v))
+                except ValueError:
+                    sys.exit(f"column {name!r} must hold a {'date' if kind == 'date' else 'number'}; row {i} has {v!r}")
                 x = x if f["kind"] == "value" else 0.0 * x  # where it is infinite, it is refused below
                 Z[i, j] = x if f.get("low") is None else np.clip(x, f["low"], f["high"]) + 0.0 * x
     return Z

@@ -41,7 +41,8 @@ def as_model(model: Any, name: str = "model", *, raw: bool = True) -> Model:
     found = _found(model, name)
     if raw and (getattr(model, "transformer_", None) is not None or getattr(found, "curves", None) is not None):
         raise ValueError(
-            f"{name} must hold a tree of raw features; got one of their quantiles: fit with quantile_transform=False"
+            f"{name} must hold a tree of raw features; got one of their quantiles or normal scores: fit with "
+            "quantile_transform=False"
         )
     return found
 

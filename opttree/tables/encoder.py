@@ -62,8 +62,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Takes tables of pandas, polars, Arrow and others that narwhals knows, and arrays. Numbers stay as they are, dates
     are days since 1970, booleans 0 and 1, text is a category.
 
-    A missing number becomes the median of its column, and an indicator column says so, whose weight in an oblique split
-    or a linear leaf is what the fill should have been. Levels of fewer than ``min_level_rows`` rows go together, and
+    A missing number becomes the median of its column, and an indicator column says so: its weight in an oblique split
+    or a linear leaf corrects the median. Of numbers that are there in fewer than ``min_level_rows`` rows, the indicator
+    alone is kept. Levels of fewer than ``min_level_rows`` rows go together, and
     their names are not kept; levels that training did not have join them. A category becomes indicators of its levels
     or, with more than ``max_levels``, a target statistic: the mean of y, or the share of each class, in rows of this
     level, shrunk towards that of all rows by ``(n mean + m all) / (n + m)`` for a level of n rows. Training rows get
@@ -93,9 +94,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     min_level_rows : int, default 5
         Fewest training rows of a level that is kept.
     high_cardinality : {"auto", "drop", "keep"}, default "auto"
-        What becomes of categories of more than ``max_levels`` levels. "auto": see above; "drop": those of fewer than
-        ``min_level_rows`` rows a level on average are left out as well; "keep": all stay that have two levels to tell
-        apart.
+        What becomes of categories of many levels, or of few rows a level. "auto": see above; "drop": those of more than
+        ``max_levels`` levels, and fewer than ``min_level_rows`` rows a level on average, are left out as well; "keep":
+        all stay that have two levels to tell apart.
     random_state : int or None, default 0
         Seed of the folds.
 

@@ -32,6 +32,7 @@ from solvers.local_search import LocalSearch
 from solvers.mip.limits import DIRECT, Limits, takes_squares, unavailable
 
 Floats = NDArray[np.float64]
+SMALL = 100_000  # numbers of a table, of which CART's tree comes before any limit
 GAP, ROUGH_GAP = 1e-6, 1e-4  # of linear losses, and of others in flow and big-m
 QUICK_WORK = 3e7  # rows x thresholds ^ (depth - 1) x features up to which no good start is needed
 SEARCH_WORK, SEARCH_NODES = 1e8, (20, 300)  # rows x thresholds x nodes, range of nodes: local search for a start
@@ -83,8 +84,9 @@ class MIP(Solver):
     needs = ()  # `MIPTreeProblem` says which losses its formulations take
     formulation: Literal["auto", "hyperflow", "flow", "big-m", "cut", "cut-w", "binoct"] = option(
         "auto",
-        """See `MIPTreeProblem`. "auto": "hyperflow"; where that does not state the side constraints, and with functions
-        of the model among them, "flow", or "big-m" for oblique splits.""",
+        """See `MIPTreeProblem`. "auto": "hyperflow"; for oblique splits with too many sides to list, where it does not
+        state the side constraints, and with functions of the model among them, "flow", or "big-m" for oblique
+        splits.""",
     )
     init: Solver | Literal["auto"] | None = option(
         "auto",
@@ -163,7 +165,7 @@ class MIP(Solver):
             try:
                 return self._stated_as(problem, "hyperflow")
             except ValueError:
-                if not (problem.constraints or self.constraints):
+                if problem.splits == "axis" and not (problem.constraints or self.constraints):
                     raise  # the reason, with the formulation to name
         return self._stated_as(problem, "flow" if problem.splits == "axis" else "big-m")
 
@@ -218,7 +220,8 @@ class MIP(Solver):
         search = _Search(replace(self, seed=seed), stated, began)
         problem, auto = stated.problem, self.init == "auto"
         try:
-            if not stated.extensions and search.take(problem.best_constant()):
+            small = auto and problem.splits == "axis" and problem.X.size <= SMALL  # CART's tree is there at once
+            if not stated.extensions and not small and search.take(problem.best_constant()):
                 yield search.step("constant")
             yield from stated.list_candidates()
             if stated.extensions:  # which trees they allow is known from the model

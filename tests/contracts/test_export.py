@@ -15,6 +15,7 @@ from sklearn.datasets import make_friedman1
 
 import opttree
 from opttree import export
+from opttree.cli.main import main
 from opttree.export import standalone
 from opttree.model.files import as_saved
 from opttree.tables.encoding import raw_columns
@@ -67,6 +68,20 @@ def compiled(model, folder, dtype="float64"):
     done = subprocess.run(["make", "-C", str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return ctypes.CDLL(str(Path(folder) / "libmodel.so"))
+
+
+def test_a_makefile_of_others_stays(tmp_path, capsys):
+    model = fitted("TAO, axis")[0]
+    for _ in range(2):
+        export.to_c(model, tmp_path)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "model.c", "model.h"]
+    (tmp_path / "Makefile").write_text("all: important\n")
+    opttree.save(model, tmp_path / "saved.json")
+    assert main(["export", str(tmp_path / "saved.json"), "--out", str(tmp_path / "model.c")]) == 0
+    assert "model.h and model.mk" in capsys.readouterr().out
+    assert (tmp_path / "Makefile").read_text() == "all: important\n"
+    subprocess.run(["make", "-C", str(tmp_path), "-f", "model.mk"], capture_output=True, check=True)
+    assert (tmp_path / "libmodel.so").exists()
 
 
 def in_c(library, Z, n_outputs, real=np.float64):

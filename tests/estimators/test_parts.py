@@ -673,3 +673,11 @@ def test_a_checkpoint_is_of_the_same_rows_in_the_same_order(tmp_path):
         file.write_bytes(junk)
         with pytest.raises(ValueError, match="checkpoint must be a file that a fit has written"):
             fit(X, y, weight)
+
+
+def test_rows_name_their_own_target_and_parts():
+    rows = opttree.Rows((np.arange(60.0)[:, None], np.arange(60.0)), rows=30)
+    with pytest.raises(ValueError, match=r"target must be None for opttree\.Rows"):
+        opttree.TAORegressor(1).fit_chunks(rows, target="y")
+    with pytest.raises(ValueError, match="chunk_rows must be an integer >= 1; got 0"):
+        opttree.TAORegressor(1).fit_chunks(rows, chunk_rows=0)

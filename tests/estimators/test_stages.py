@@ -38,3 +38,13 @@ def test_the_last_stage_is_the_model(model, n, tmp_path):
     assert len(stages) <= len(fitted.forest_.trees)
     back = Forest.from_dict(fitted.forest_.to_dict())
     np.testing.assert_allclose(list(back.staged(X))[-1], list(fitted.forest_.staged(X))[-1])
+
+
+@pytest.mark.parametrize("model", [BoostedTreesClassifier("cart", n_estimators=5), TAOForestClassifier(3)], ids=repr)
+def test_stages_of_several_outputs_are_as_predictions(model):
+    X = np.random.default_rng(0).normal(size=(120, 3))
+    Y = np.column_stack([X[:, 0] > 0, np.where(X[:, 1] > 0.5, "high", "low")]).astype(object)
+    fitted = clone(model).set_params(random_state=0).fit(X, Y)
+    assert np.array_equal(list(fitted.staged_predict(X))[-1], fitted.predict(X))
+    for stage, shares in zip(list(fitted.staged_predict_proba(X))[-1], fitted.predict_proba(X), strict=True):
+        np.testing.assert_allclose(stage, shares, atol=1e-9)

@@ -128,6 +128,15 @@ def test_bounds_of_axis_aligned_trees_are_not_claimed_for_oblique_ones(problem, 
     assert "does not hold for this tree" in result.message
 
 
+def test_oblique_trees_of_three_levels_have_a_bound():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    problem = TreeProblem(X, X[:, 0] + rng.normal(size=40), depth=3)
+    result = certify(problem, solve(problem, TAO(), random_state=0).tree, time_limit=2.0)
+    assert result.bound is not None
+    assert 0.0 <= result.bound <= result.objective
+
+
 def test_options_that_no_solver_has_are_refused(problem, cart):
     for options, words in (
         ({"foo": 1}, "options must be those of BranchAndBound, gap, .*; got foo=1"),
