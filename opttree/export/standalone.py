@@ -12,7 +12,7 @@ BOOLEANS = {"True": 1.0, "False": 0.0}
 
 
 def whole(level):  # 3.0 as 3, and -0.0 as 0
-    return re.sub(r"^(?:-(?=0\.?0*$))?(-?\d+)(\.0+)?$", r"\1", level)
+    return re.sub(r"^(?:-(?=0(\.0)?$))?(-?\d+)(\.0)?$", r"\1", level)
 
 
 def encode(encoding, rows):  # rows: dictionaries of texts, as csv.DictReader reads them

@@ -12,8 +12,9 @@ from opttree.statement.numbers import NUMBERS
 from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix
 
 FIRST = 8  # columns that mostly tell rows apart
-FEWEST, MOST = 20, 10  # different rows; parts of the table, of which the copies of a row are at most one
+FEWEST, MOST = 20, 10  # different rows; copies of each, and parts of the table of which those of a row are at most one
 SHARE = 1.0 / 3.0  # of the rows that are copies of others before them; fewer than that may be in new tables as well
+FULL = 4.0  # combinations of values for each different row, up to which features are a grid
 SOME = 20_000  # of very many rows, among which two are equal where as much as a few in a hundred are copies
 
 
@@ -46,10 +47,11 @@ def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
     """(n,) numbers of the different rows that rows are copies of, from 0 on; None where each row counts by itself.
 
     That is where no two are equal in X and Y, where fewer than `FEWEST` are different, where less than a third of all
-    are copies (rows that are drawn twice now and then will be in new tables, too), and where the data are discrete: all
-    rows that occur more than once share their features with rows of another outcome, see `of_other_outcomes`, and
-    count as different; of very many rows, also where no two of `SOME` are equal. Copies of a row that make up more than
-    a tenth of all count as different, too: held out together they would be too much of the table.
+    are copies (rows that are drawn twice now and then will be in new tables, too), and where the data are discrete, see
+    `are_discrete`, or all rows that occur more than once share their features with rows of another outcome, see
+    `of_other_outcomes`, and count as different; of very many rows, also where no two of `SOME` are equal.
+    Copies of a row that make up more than a tenth of all count as different, too: held out together they would be too
+    much of the table.
     """
     if len(Y) > 2 * SOME:
         some = np.sort(np.random.default_rng(0).choice(len(Y), SOME, replace=False))
@@ -64,7 +66,8 @@ def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
         pass
     different, copy = np.unique(codes, return_inverse=True)
     copy = copy.ravel()
-    if different.size < FEWEST or codes.size - different.size < SHARE * codes.size:
+    m, n = different.size, codes.size
+    if m < FEWEST or n - m < SHARE * n or are_discrete(X, np.bincount(copy)):
         return None
     own = (MOST * np.bincount(copy)[copy] > codes.size) | of_other_outcomes(of_features, codes)
     copy[own] = different.size + np.arange(int(own.sum()))
@@ -79,6 +82,32 @@ def _codes(X: Any, Y: NDArray[Any]) -> NDArray[np.uint64]:
         for _block in _mixed(codes, table):
             pass
     return codes
+
+
+def are_discrete(X: Any, counts: NDArray[np.integer]) -> bool:
+    """Whether different rows, which occur so many times, are those that new tables have: they occur more than ten times
+    in the mean, and not equally often, or their features have few values, of which there are not many more combinations
+    than different rows. Values count by the entropy of their column.
+    """
+    m = counts.size
+    if counts.sum() > MOST * m and counts.max() > counts.min():
+        return True
+    if is_sparse(X):
+        return False
+    room = np.log(FULL * m)
+    for column in X.T:
+        _values, counts = np.unique(column, return_counts=True)
+        room += float(counts @ np.log(counts / len(column))) / len(column)
+        if 2 * counts.size > m or room < 0.0:
+            return False
+    return True
+
+
+def are_common(codes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """(n,) whether rows are more than ten, and more than a tenth of all, of the same code."""
+    _codes, at, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    of_row: NDArray[np.intp] = counts[at.ravel()]
+    return (of_row > MOST) & (MOST * of_row > len(codes))
 
 
 def of_other_outcomes(of_features: NDArray[np.uint64], codes: NDArray[np.uint64]) -> NDArray[np.bool_]:

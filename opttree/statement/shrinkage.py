@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from opttree.model.tree import Tree, replace
 from opttree.statement import TreeProblem
-from opttree.statement.copies import of_other_outcomes
+from opttree.statement.copies import are_common, are_discrete, of_other_outcomes
 from opttree.statement.numbers import NUMBERS, ranks_of
 from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix
 
@@ -60,15 +60,16 @@ def _mix(codes: NDArray[np.uint64], table: Any) -> None:
 def observations(problem: TreeProblem) -> NDArray[np.int64]:
     """Numbers of the rows that are observations of their own, in an order that the order of the rows does not change.
 
-    Rows that are equal in X and y are copies, of which the first counts, unless the data are discrete: rows that share
-    their X with rows of another y are observations of their own.
+    Rows that are equal in X and y are copies, of which the first counts, unless the data are discrete, see
+    `are_discrete`. Rows that share their X with rows of another y, and those that are a good part of the table, see
+    `are_common`, are observations of their own.
     """
     of_features, codes = codes_of(problem)
     order = np.argsort(codes, kind="stable")
     first = np.append(True, np.diff(codes[order]) > 0)
-    if first.all():
+    if first.all() or are_discrete(problem.X, np.diff(np.flatnonzero(np.append(first, True)))):
         return order
-    return order[first | of_other_outcomes(of_features, codes)[order]]
+    return order[first | (of_other_outcomes(of_features, codes) | are_common(codes))[order]]
 
 
 def shrinker(

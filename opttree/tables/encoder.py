@@ -415,14 +415,15 @@ def _rest(Z: Floats, target: NDArray[Any]) -> tuple[list[Floats], Floats]:
     """
     outputs = [_numbers_of(output)[1] for output in target.T]
     n = len(Z)
-    Z = Z[:, Z.std(axis=0) > 0.0]
+    spread = np.where(np.ptp(Z, axis=0) > 0.0, Z.std(axis=0), 0.0)  # the rounding of a constant is none
+    Z, spread = Z[:, spread > 0.0], spread[spread > 0.0]
     if not FEWEST_ROWS <= n <= MOST_ROWS or not Z.shape[1]:
         return [output - output.mean(axis=0) for output in outputs], np.zeros((n, 0))
     Y = np.concatenate(outputs, axis=1)
     scale = _precision(Y)
-    along = np.abs((Z - Z.mean(axis=0)).T @ ((Y - Y.mean(axis=0)) * np.sqrt(scale))) / Z.std(axis=0)[:, None]
+    along = np.abs((Z - Z.mean(axis=0)).T @ ((Y - Y.mean(axis=0)) * np.sqrt(scale))) / spread[:, None]
     strongest = np.argsort(-along.max(axis=1), kind="stable")[:MOST_FEATURES]
-    Z = (Z[:, strongest] - Z[:, strongest].mean(axis=0)) / Z[:, strongest].std(axis=0)
+    Z = (Z[:, strongest] - Z[:, strongest].mean(axis=0)) / spread[strongest]
     models: list[Any] = [Ridge(1.0)]
     if n <= MOST_ROWS_OF_TREES:
         models.append(DecisionTreeRegressor(max_depth=6, min_samples_leaf=5, random_state=0))

@@ -35,6 +35,7 @@ CART_FEATURES = 0.5  # share of random features for each of its splits
 PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
 MOST_MOMENTS = 2**27  # bytes of Gram matrices of all nodes, beyond which trees are `TAO`'s, leaves and all
 MOST_COLUMNS = 400  # beyond which trees of constant leaves are `TAO`'s, whose nodes look at some columns at a time
+LIGHTEST = 1e-30  # weight of a row, in rows: in single precision it would be none
 WIDE_LASSO = 0.01  # on splits and leaves of those trees, where the options leave it open
 
 
@@ -105,7 +106,7 @@ class Shared:
             X,
             Y,
             blocks,
-            (problem.w * n).astype(np.float32),
+            np.maximum(problem.w * n, LIGHTEST).astype(np.float32),
             options,
             depth,
             problem.leaves == "linear" and not problem.is_sparse,

@@ -8,7 +8,15 @@ from sklearn.model_selection import GridSearchCV
 
 import opttree
 import solvers
-from opttree import BoostedTreesRegressor, InterruptedFitWarning, TAOClassifier, TAOForestRegressor, TAORegressor
+from opttree import (
+    BoostedTreesRegressor,
+    InterruptedFitWarning,
+    ORRTRegressor,
+    SRTRegressor,
+    TAOClassifier,
+    TAOForestRegressor,
+    TAORegressor,
+)
 from opttree.estimators.steps import shrink
 from opttree.runtime import clock
 from opttree.runtime.interrupts import noted_interrupts
@@ -81,6 +89,18 @@ def test_an_interrupt_while_leaves_are_judged_keeps_the_tree(interrupt_at, monke
         model.fit(X, y)
     assert model.leaf_shrinkage_ == 0.0
     assert model.result_.tree == TAORegressor(6, leaf_shrinkage=0.0, random_state=0).fit(X, y).result_.tree
+
+
+@pytest.mark.parametrize("model", [TAORegressor(), ORRTRegressor(), TAOClassifier(), SRTRegressor()], ids=repr)
+def test_an_interrupt_while_a_depth_is_chosen_keeps_a_tree(model):
+    X, y = make_friedman1(300, random_state=0)
+    model.set_params(random_state=0, on_interrupt="keep")
+    with noted_interrupts():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.warns(InterruptedFitWarning):
+            model.fit(X, y > 14.0 if isinstance(model, TAOClassifier) else y)
+    assert model.fallback_ in ("cart", "linear")
+    assert is_trained(model, X, y > 14.0 if isinstance(model, TAOClassifier) else y)
 
 
 def test_an_interrupt_before_any_tree_is_a_keyboard_interrupt():

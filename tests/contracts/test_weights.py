@@ -8,6 +8,7 @@ from sklearn.datasets import load_diabetes, make_classification, make_friedman1
 from opttree import (
     AutoTreeRegressor,
     BoostedTreesClassifier,
+    BoostedTreesRegressor,
     GETClassifier,
     GradTreeClassifier,
     OCTClassifier,
@@ -103,3 +104,12 @@ def test_a_few_rows_are_enough(n):
     weight = (np.arange(40) < n).astype(float)
     assert np.isfinite(TAOForestRegressor(10, random_state=0).fit(X, y, weight).predict(X)).all()
     assert np.isfinite(AutoTreeRegressor(time_limit=2, random_state=0).fit(X, y, weight).predict(X)).all()
+
+
+def test_weights_beyond_single_precision():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    weight = np.append(1e60, np.ones(39))
+    for model in (TAOForestRegressor(6, kind="cart"), TAOForestRegressor(6), BoostedTreesRegressor(n_estimators=5)):
+        model.set_params(random_state=0).fit(X, X[:, 0], sample_weight=weight)
+        assert np.isfinite(model.predict(X)).all()

@@ -133,7 +133,7 @@ def test_short_limits_small_tables_and_several_outputs():
     assert late.best_depth_ == 6  # nothing was held out
     few = opttree.TAORegressor(random_state=0).fit(X[:5], y[:5])
     assert few.fallback_ is None
-    copies = opttree.TAORegressor(random_state=0).fit(np.repeat(X[:2], 30, axis=0), np.repeat(y[:2], 30))
+    copies = opttree.TAORegressor(random_state=0).fit(np.repeat(X[:2], 8, axis=0), np.repeat(y[:2], 8))
     assert copies.best_depth_ == 6
     assert copies.predict(X[:2]) == pytest.approx(y[:2], abs=0.2 * np.ptp(y[:2]))
     several = opttree.TAORegressor(random_state=0).fit(X, np.column_stack([y, -y, X[:, 0]]))

@@ -139,8 +139,8 @@ def test_weights_and_repeated_rows_choose_alike(rows):
 @pytest.mark.parametrize("discrete", [False, True])
 def test_folds_know_neither_units_nor_order(discrete):
     rng = np.random.default_rng(0)
-    X = rng.integers(0, 5, (200, 2)).astype(float)
-    y = rng.integers(0, 2, 200) if discrete else (X @ [1.0, 2.0]).astype(int) % 3
+    X = rng.integers(0, 5, (200, 2)).astype(float) if discrete else np.repeat(rng.normal(size=(50, 2)), 4, axis=0)
+    y = rng.integers(0, 2, 200) if discrete else (4.0 * X @ [1.0, 2.0]).astype(int) % 3
     parts = parted(TreeProblem(X, y, depth=1, loss="log"))
     order = rng.permutation(200)
     other = parted(TreeProblem(1e3 * X[order] + 7.0, y[order], depth=1, loss="log"))

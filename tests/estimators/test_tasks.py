@@ -3,12 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_iris, make_friedman1
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from opttree import TAOClassifier, TAORegressor
+from opttree import TAOClassifier, TAOForestClassifier, TAORegressor
 
 
 def test_multi_output():
@@ -111,3 +112,14 @@ def test_new_rows_are_read_without_scikit_learns_checks_where_they_are_as_in_the
         plain.predict(X.to_numpy()[:, :2])
     with pytest.raises(ValueError, match=r"finite|infinity|infinite"):
         plain.predict(np.where(np.arange(3) == 1, np.inf, X.to_numpy()))
+
+
+@pytest.mark.parametrize(
+    "model", [TAOClassifier(), TAOForestClassifier(3), TAOForestClassifier(3, kind="oblique", max_depth="cv")]
+)
+def test_a_class_of_weight_zero_has_no_say(model):
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    y = np.where(X[:, 0] > 1.0, "rare", np.where(X[:, 1] > 0.0, "b", "c"))
+    model = clone(model).set_params(class_weight={"rare": 0, "b": 1, "c": 1}, random_state=0).fit(X, y)
+    assert set(model.predict(X)) == {"b", "c"}
+    assert (model.predict(X) == y)[y != "rare"].mean() > 0.9

@@ -53,7 +53,9 @@ def test_rows_of_discrete_data_count_by_themselves():
     assert copies_of(X, rng.integers(0, 2, size=(300, 1)).astype(float)) is None
     assert copies_of(X, X[:, :1]) is None  # eight different ones
     X = rng.integers(0, 2, size=(3000, 6)).astype(float)
-    assert np.unique(copies_of(X, X[:, :1])).size == 64
+    assert copies_of(X, X[:, :1]) is None  # all combinations of six values
+    X = np.repeat(rng.integers(0, 2, size=(100, 30)).astype(float), 4, axis=0)
+    assert np.unique(copies_of(X, X[:, :1])).size == 100  # few of them
 
 
 @pytest.mark.parametrize("stratify", [False, True])
@@ -161,6 +163,24 @@ def test_a_row_that_repeats_very_often_is_not_held_out_as_a_whole():
     assert {problem.split(0.2, np.random.default_rng(seed))[0].n_samples for seed in range(20)} <= set(
         range(1500, 1700)
     )
+
+
+def test_a_row_that_repeats_very_often_is_an_observation_each_time():
+    rng = np.random.default_rng(2)
+    on = rng.random(1500) < 0.4
+    X = np.where(on[:, None], rng.exponential(size=(1500, 4)) + 0.5, 0.0)
+    y = np.where(on, 5.0 + np.sin(3.0 * X[:, 0]) + 0.3 * rng.normal(size=1500), 0.0)
+    model = TAORegressor(splits="axis", random_state=0).fit(X[:400], y[:400])
+    assert model.score(X[400:], y[400:]) > 0.95  # .86 before
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 3), (4, 2), (8, 2)])
+def test_combinations_of_few_values_are_no_copies(shape):
+    rng = np.random.default_rng(1)
+    X = rng.integers(0, shape[0], (900, shape[1])).astype(float)
+    y = X.sum(axis=1) % 2
+    for model in (TAOClassifier(splits="axis"), TAOClassifier("cv", splits="axis"), TAOForestClassifier()):
+        assert model.set_params(random_state=0).fit(X[:600], y[:600]).score(X[600:], y[600:]) > 0.97
 
 
 def test_few_different_rows_are_held_out_one_by_one():

@@ -329,6 +329,25 @@ def test_a_level_has_one_meaning(written):
     assert model.tree_.encoding.columns[0].kind == "code"
 
 
+@pytest.mark.filterwarnings("ignore::opttree.TableWarning")
+@pytest.mark.parametrize("constant", [0.1, 0.3, 1 / 3, 7.7])
+@pytest.mark.parametrize("n", [40, 100, 250])
+def test_a_constant_beside_text_of_few_rows_a_level(constant, n):
+    rng = np.random.default_rng(n)
+    X = pd.DataFrame({"name": [f"k{i // 2}" for i in range(n)], "rate": constant, "x": rng.normal(size=n)})
+    model = TAORegressor(2, random_state=0).fit(X, rng.normal(size=n))
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.filterwarnings("ignore::opttree.TableWarning")
+def test_texts_of_numbers_with_zeros_are_levels_in_every_export(tmp_path):
+    sizes = pd.DataFrame({"size": ["1.00", "2.00", "3.50", "4.00"] * 20})
+    model = TAORegressor(2, splits="axis", leaf_shrinkage=0.0, random_state=0).fit(sizes, [5.0, 1.0, 7.0, 2.0] * 20)
+    assert model.predict(sizes[:4]) == pytest.approx([5.0, 1.0, 7.0, 2.0])
+    opttree.export.to_c(model, tmp_path)
+    assert all(f'"{text}"' in (tmp_path / "model.c").read_text() for text in ("1.00", "2.00", "3.50", "4.00"))
+
+
 def test_rows_of_unknown_levels_are_said():
     X = pd.DataFrame({"city": ["Bonn", "Ulm", "Trier"] * 20})
     model = TAORegressor(2, splits="axis", random_state=0).fit(X, [1.0, 2.0, 5.0] * 20)

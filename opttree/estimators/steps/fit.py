@@ -16,7 +16,7 @@ from opttree.estimators.steps.depth import choose_depth
 from opttree.estimators.steps.evals import history, named_sets
 from opttree.estimators.steps.floor import above_floor, choose, has_floor, less
 from opttree.estimators.steps.model import described, single_tree
-from opttree.estimators.steps.rows import read_eval_set, read_rows
+from opttree.estimators.steps.rows import read_eval_set, read_rows, without_classes
 from opttree.estimators.steps.shrink import solve_shrunk
 from opttree.estimators.steps.solve import as_seed, solve_once, within_leaves
 from opttree.estimators.steps.state import depth_for, state, transformer_of
@@ -91,7 +91,8 @@ def name_of(y: Any) -> str | None:
 def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = False) -> Fit:
     """The steps from rows of numbers to the fitted attributes."""
     recipe: Recipe = options.recipe
-    began, given = now(), rows
+    began, rows = now(), without_classes(options, rows)
+    given = rows
     clear(options, *OF_A_FIT)
     check(options)
 
@@ -130,10 +131,13 @@ def fit_rows(options: Estimator, rows: Rows, eval_set: Any, *, streams: bool = F
         )
 
         # solve, shrink, model, description
-        solve = recipe.solve or solve_once
-        outcome = (
-            within_leaves(options, record, solve) if recipe.shrink is None else solve_shrunk(options, record, solve)
-        )
+        solve, steps = recipe.solve or solve_once, within_leaves if recipe.shrink is None else solve_shrunk
+        try:
+            outcome = steps(options, record, solve)
+        except KeyboardInterrupt:
+            if choice is None or choice.other is None:
+                raise
+            outcome = steps(options, replace(record, start=problem.best_constant()), solve)  # the other tree is there
         fitted = (recipe.model or single_tree)(options, record, outcome)
         if choice is not None:
             fitted = above_floor(options, given, record, fitted, choice)

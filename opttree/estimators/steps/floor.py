@@ -27,6 +27,7 @@ from opttree.estimators.steps.units import Scaling, moments, on_parts, outputs_n
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
 from opttree.runtime.clock import due_at, now
+from opttree.runtime.interrupts import noted_interrupts
 from opttree.runtime.threads import count, each, limited
 from opttree.statement import L2, TreeProblem
 from opttree.statement.pruning import with_splits
@@ -144,16 +145,19 @@ def choose(options: Estimator, rows: Rows, seed: int, fit_rows: FitRows, *, plai
     feature_units(options, rows.X, rows.weight)  # refuses what the fit to all rows would
     with warnings.catch_warnings(), on_parts(), due_at(np.inf if limit is None else now() + limit):
         warnings.simplefilter("ignore")
-        return Folds(options, rows, seed, fit_rows).choose(rows, usual, plain=plain)
+        with noted_interrupts() as interrupted:
+            return Folds(options, rows, seed, fit_rows, interrupted).choose(rows, usual, plain=plain)
 
 
 class Folds:
     """Rows in folds: models are fitted to all but one fold, and answer its rows."""
 
-    def __init__(self, options: Estimator, rows: Rows, seed: int, fit_rows: FitRows) -> None:
-        self.options, self.seed, self.fit_rows = options, seed, fit_rows
+    def __init__(
+        self, options: Estimator, rows: Rows, seed: int, fit_rows: FitRows, interrupted: Callable[[], bool]
+    ) -> None:
+        self.options, self.seed, self.fit_rows, self.interrupted = options, seed, fit_rows, interrupted
         self.due = np.inf if options.time_limit is None else now() + SHARE * options.time_limit
-        self.numbers, self.ended = is_regressor(options), False
+        self.numbers = is_regressor(options)
         fields = {one.name: one.default for one in dataclasses.fields(cast(Any, options))}
         given = ("split_penalty", "l1_ratio")
         self.penalised = all(name in fields and getattr(options, name) == fields[name] for name in given)  # by default
@@ -178,7 +182,7 @@ class Folds:
 
     def late(self) -> bool:
         """Whether the share of the time limit is used up, or Ctrl-C was pressed."""
-        return self.ended or now() > self.due
+        return self.interrupted() or now() > self.due
 
     def errors(self, answers: Floats) -> Floats:
         """(m,) errors: squared, and of classes the 0/1 error and half the squared error of the probabilities."""
@@ -243,7 +247,7 @@ class Folds:
                 bases[-1].append([])
                 for k, strength in enumerate(strengths):
                     if self.late():
-                        return Choice(usual)
+                        return self.at_once(rows, usual)
                     with due_at(self.due):
                         bases[-1][-1].append(linear_model(options, part, strength))
                     by_ridge[clips, k, held] = self.answers_of(bases[-1][-1][-1], X)
@@ -311,7 +315,7 @@ class Folds:
         better = self.beats(trial.answers, linear) and trial.mean < means["cart"]
         if size[0] <= depth:  # CART's tree is the smaller one
             better = better and self.beats(trial.answers, cart)
-        own = options.floor is False or better
+        own = options.floor is False or (better and not self.interrupted())  # there is no time for its tree
         clips = chosen.clips if own else clips and fallback == "linear"
         limits = limits_of(options, rows) if clips else None
         rows = rows if limits is None else clipped(rows, limits)
@@ -338,6 +342,14 @@ class Folds:
             means,
             self.sizes(trial.answers if own else floor),
         )
+
+    def at_once(self, rows: Rows, usual: int) -> Choice:
+        """The choice before there is anything to compare: after Ctrl-C CART's tree, which takes no time."""
+        if self.options.floor is False or not self.interrupted():
+            return Choice(usual)
+        fewest = max(CART_LEAVES[-1], getattr(self.options, "min_samples_leaf", 1))
+        grown = cart_tree(self.options, rows if self.sampled else self.rows, usual, fewest, self.seed)
+        return Choice(usual, fallback="cart", other=with_classes(grown, rows.y))
 
     def split(self, train: NDArray[np.intp], held: NDArray[np.intp], clips: bool) -> tuple[Rows, Any]:
         """Some of the rows, and the features of others, clipped to the limits of the first or not."""
@@ -385,7 +397,6 @@ class Folds:
             trial.encoder_ = None
             base = None if bases is None else bases[number]
             record = self.fit_rows(trial, part if base is None else replace(part, y=less(part, base)), None)
-            self.ended = self.ended or trial.result_.termination.name == "INTERRUPTED"
             strengths: tuple[float, ...] = (0.0,)
             trees = [trial.tree_]
             if shrinks and refusal(record.problem) is None:

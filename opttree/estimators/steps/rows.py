@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -212,6 +213,14 @@ def class_weighted(options: Estimator, y: NDArray[Any], weight: Floats) -> Float
     if not (np.isfinite(factors) & (factors >= 0.0)).all():
         raise ValueError(f"class_weight must hold finite weights >= 0; got {class_weight!r}")
     return factors * weight
+
+
+def without_classes(options: Estimator, rows: Rows) -> Rows:
+    """The rows, those of classes of weight 0 without weight of their own."""
+    given = getattr(options, "class_weight", None)
+    if not isinstance(given, dict) or 0 not in given.values():
+        return rows
+    return replace(rows, weight=np.where(class_weighted(options, rows.y, rows.weight) > 0.0, rows.weight, 0.0))
 
 
 def monotone_signs(options: Estimator) -> tuple[int, ...] | None:
