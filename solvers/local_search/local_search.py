@@ -31,6 +31,8 @@ from solvers.local_search.search_tree import Rows, SearchTree
 
 Floats = NDArray[np.float64]
 DEEP = 10_000  # rows x features up to which optimal subtrees have more than two levels
+EXACT_WORK = 1e10  # terms of the costs of an optimal subtree, beyond which there is none
+CUTS, PLACES = 50, 64  # of each feature: thresholds, and places on either side of one, that bounds do not rule out
 SLICE = 1e8  # multiplications between two looks at the clock
 MOST_EQUATIONS = 2000  # features of a linear leaf: with more, one leaf takes over two seconds
 SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least squares of a scan; least number of thresholds per feature
@@ -53,9 +55,10 @@ class LocalSearch(Solver):
     local search), from several starts.
 
     Nodes are visited in random order. Alternatives, evaluated with all leaves below refitted: another split, no split,
-    replacement by one of its children, and, for constant leaves, the optimal subtree of small depth. Another split is
-    the best threshold over all features (under ``n_thresholds`` the best of some, and of those between its neighbours);
-    for oblique problems also the present hyperplane shifted, or rotated about either end of one feature's range. A
+    replacement by one of its children, and, for constant leaves, the optimal subtree of small depth, unless there are
+    too many features and classes. Another split is the best threshold over all features (under ``n_thresholds`` the
+    best of some, and of those between its neighbours); for oblique problems also the present hyperplane shifted, or
+    rotated about either end of one feature's range. A
     change is taken only if it lowers the objective.
 
     See Also
@@ -292,7 +295,9 @@ class LocalSearch(Solver):
     def _optimal_below(self, grown: SearchTree, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
         """The optimal subtree, of as many levels as there is time for."""
         most = min(self.exact_levels, grown.depth_left(place))
-        if most >= 2 and spare >= 2 and rows.size >= 2 and not costs.linear:
+        problem = grown.problem
+        work = float(min(rows.size, CUTS) * min(rows.size, PLACES) * problem.n_outputs) * problem.n_features**2
+        if most >= 2 and spare >= 2 and rows.size >= 2 and not costs.linear and work <= EXACT_WORK:
             new = grown.with_subtree(place, costs.optimal_subtree(rows, most, spare), 0)
             yield Move(costs.below(new, place, rows), new)
 

@@ -9,6 +9,7 @@ from opttree.constraints import MinPerGroup
 from opttree.kernels.exact import partition
 from opttree.kernels.records import Rows
 from solvers import MIP, TAO, CartInit, Chain, LocalSearch, RandomInit, Termination, solve
+from solvers.local_search.local_search import Costs
 from tests.conftest import classification_problem, ends_in_time, regression_problem
 from tests.exact import instances, leaf_loss
 
@@ -254,3 +255,12 @@ def test_constraints_that_one_leaf_violates_leave_no_tree():
     assert [result.termination for result in results] == [Termination.INFEASIBLE, Termination.LOCALLY_OPTIMAL]
     assert results[0].tree is None
     assert results[1].tree.n_branches == 0
+
+
+def test_wide_tables_of_many_classes_have_no_optimal_subtrees(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 700)), rng.integers(0, 20, 60)
+    monkeypatch.setattr(Costs, "optimal_subtree", None)  # one would take minutes
+    problem = TreeProblem(X, y, depth=2, splits="axis", loss="log")
+    result = solve(problem, LocalSearch(n_starts=1), random_state=0)
+    assert result.objective < problem.objective(problem.best_constant())
