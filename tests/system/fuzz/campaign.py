@@ -140,13 +140,13 @@ def batch(part: str, number: int) -> tuple[int, dict[str, str]]:
 
 
 def work(part: str, first: int, step: int, until: float, found: multiprocessing.Queue) -> None:
-    """Batches of a part, from seed ``first`` in steps, until a time."""
+    """Batches of a part, from seed ``first`` in steps, until a time; one at least, if the part before took longer."""
 
     def hanging(_signal: int, _frame: Any) -> None:
         raise TimeoutError(f"it takes longer than {HANGS} s")
 
     signal.signal(signal.SIGALRM, hanging)
-    number = first
-    while time.time() < until:
+    number, done = first, False
+    while not done:
         found.put((part, number, *batch(part, number)))
-        number += step
+        number, done = number + step, time.time() >= until
