@@ -67,7 +67,7 @@ def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
     different, copy = np.unique(codes, return_inverse=True)
     copy = copy.ravel()
     m, n = different.size, codes.size
-    if m < FEWEST or n - m < SHARE * n or are_discrete(X, np.bincount(copy)):
+    if m < FEWEST or n - m < SHARE * n or are_discrete(X, codes):
         return None
     own = (MOST * np.bincount(copy)[copy] > codes.size) | of_other_outcomes(of_features, codes)
     copy[own] = different.size + np.arange(int(own.sum()))
@@ -84,18 +84,20 @@ def _codes(X: Any, Y: NDArray[Any]) -> NDArray[np.uint64]:
     return codes
 
 
-def are_discrete(X: Any, counts: NDArray[np.integer]) -> bool:
-    """Whether different rows, which occur so many times, are those that new tables have: they occur more than ten times
-    in the mean, and not equally often, or their features have few values, of which there are not many more combinations
-    than different rows. Values count by the entropy of their column.
+def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
+    """Whether the different rows, of different ``codes``, are those that new tables have: they occur more than ten
+    times in the mean, and not equally often, or their features have few values, of which there are not many more
+    combinations than different rows. Values count by the entropy of their column, of many rows on some.
     """
+    order = np.argsort(codes, kind="stable")
+    counts = np.unique(codes, return_counts=True)[1]
     m = counts.size
-    if counts.sum() > MOST * m and counts.max() > counts.min():
+    if len(codes) > MOST * m and counts.max() > counts.min():
         return True
     if is_sparse(X):
         return False
     room = np.log(FULL * m)
-    for column in X.T:
+    for column in X[order[:: len(order) // SOME + 1]].T:
         _values, counts = np.unique(column, return_counts=True)
         room += float(counts @ np.log(counts / len(column))) / len(column)
         if 2 * counts.size > m or room < 0.0:

@@ -67,7 +67,7 @@ def observations(problem: TreeProblem) -> NDArray[np.int64]:
     of_features, codes = codes_of(problem)
     order = np.argsort(codes, kind="stable")
     first = np.append(True, np.diff(codes[order]) > 0)
-    if first.all() or are_discrete(problem.X, np.diff(np.flatnonzero(np.append(first, True)))):
+    if first.all() or are_discrete(problem.X, codes):
         return order
     return order[first | (of_other_outcomes(of_features, codes) | are_common(codes))[order]]
 

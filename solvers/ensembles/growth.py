@@ -34,6 +34,7 @@ FEW_ENOUGH = 10  # rows, of which a constant leaf may consist
 CART_FEATURES = 0.5  # share of random features for each of its splits
 PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
 MOST_MOMENTS = 2**27  # bytes of Gram matrices of all nodes, beyond which trees are `TAO`'s, leaves and all
+MOST_SPANNED = 2e9  # multiplications of the span of the rows, a fifth of a second
 MOST_COLUMNS = 400  # beyond which trees of constant leaves are `TAO`'s, whose nodes look at some columns at a time
 LIGHTEST = 1e-30  # weight of a row, in rows: in single precision it would be none
 WIDE_LASSO = 0.01  # on splits and leaves of those trees, where the options leave it open
@@ -253,7 +254,10 @@ def basis_of(problem: TreeProblem, options: GrowthOptions, lassos: tuple[float, 
     """
     n, p = problem.n_samples, problem.n_features
     penalised = problem.strength(L1, "splits") or problem.strength(L1, "leaves") or options.l1_of_splits(p)
-    if problem.is_sparse or n >= p or penalised or any(lassos) or options.max_features is not None:
+    used = p <= MOST_COLUMNS or (problem.leaves == "linear" and not too_large(1, p))
+    if problem.is_sparse or not n < p or n * n * p > MOST_SPANNED or not used:
+        return None
+    if penalised or any(lassos) or options.max_features is not None:
         return None
     with calm_threads():
         basis: Floats = np.linalg.qr(problem.X.T)[0]
