@@ -12,7 +12,7 @@ BOOLEANS = {"True": 1.0, "False": 0.0}
 
 
 def whole(level):  # 3.0 as 3, and -0.0 as 0
-    return re.sub(r"^(?:-(?=0(\.0)?$))?(-?\d+)(\.0)?$", r"\1", level)
+    return re.sub(r"^(?:-(?=0(?:\.0)?$))?(-?\d+)(\.0)?$", r"\1", level)
 
 
 def encode(encoding, rows):  # rows: dictionaries of texts, as csv.DictReader reads them
@@ -33,7 +33,7 @@ def encode(encoding, rows):  # rows: dictionaries of texts, as csv.DictReader re
                 try:
                     x = np.datetime64(v, "us").astype(float) / 864e8 if kind == "date" else float(BOOLEANS.get(v, v))
                 except ValueError:
-                    sys.exit(f"column {name!r} must hold a {'date' if kind == 'date' else 'number'}; row {i} has {v!r}")
+                    sys.exit(f"column {name!r} must hold a {kind}, and could not convert {v!r} of row {i}")
                 x = x if f["kind"] == "value" else 0.0 * x  # where it is infinite, it is refused below
                 Z[i, j] = x if f.get("low") is None else np.clip(x, f["low"], f["high"]) + 0.0 * x
     return Z

@@ -110,7 +110,7 @@ def test_text_in_a_column_of_numbers_ends_the_file_alone_in_a_sentence(tmp_path,
     table = pd.DataFrame({"city": ["a", "b"] * 20, "area": np.arange(40.0)})
     model = opttree.TAORegressor(1, splits="axis", random_state=0).fit(table, np.arange(40.0) > 20.0)
     wrong = pd.DataFrame({"city": ["a", "b"], "area": ["1.5", "abc"]})
-    with pytest.raises(SystemExit, match="column 'area' must hold a number; row 1 has 'abc'"):
+    with pytest.raises(SystemExit, match="column 'area' must hold a number, and could not convert 'abc' of row 1"):
         alone(model, wrong, tmp_path, monkeypatch, capsys)
 
 

@@ -90,7 +90,7 @@ def test_solvers_take_as_many_kinds_of_problems_as_ever():
         "ClusterInit": 18, "ColumnGeneration": 8, "MonotoneDP": 3,
         "DTSemNet": 11,
         "Distilled": 12, "ExactInit": 23, "GET": 11, "GradTree": 7, "GreedyInit": 11, "HRT": 1, "HingeInit": 18,
-        "JointForest": 17, "Lagrangian": 6, "LocalSearch": 9, "MIP": 8, "MultiStart": 28, "NODEC": 11,
+        "JointForest": 17, "Lagrangian": 6, "LocalSearch": 9, "MIP": 9, "MultiStart": 28, "NODEC": 11,
         "NeymanPearson": 0, "ORRT": 10, "ObliqueBranchAndBound": 1, "RADDT": 11,
         "RandomInit": 28, "Ratio": 0, "SDTR": 8, "SOCT": 0, "StackedForest": 12, "SubtreePolish": 11, "TAO": 28,
     } | ({} if find_spec("ortools") else {"CPSAT": 0})  # fmt: skip
