@@ -61,11 +61,11 @@ def as_rows(X: Any, name: str = "X") -> csr_array:
         end = X.shape[1 if X.format == "csr" else 0]
         if least < 0 or most >= end:
             raise ValueError(f"{name} must have indices from 0 to {end - 1}; got {least if least < 0 else most}")
-    if isinstance(X, csr_array) and X.dtype == np.float64 and X.has_canonical_format and X.data.all():
-        return _with_short_numbers(X)
-    rows = csr_array(X, dtype=np.float64, copy=X.dtype == np.float64)  # what was given is not changed
-    rows.sum_duplicates()
-    rows.eliminate_zeros()
+    tidy = X.format == "csr" and X.has_canonical_format and X.data.all()
+    rows = csr_array(X, dtype=np.float64, copy=not tidy)  # what was given, its columns' numbers too, is not changed
+    if not tidy:
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
     return _with_short_numbers(rows)
 
 

@@ -83,12 +83,16 @@ def test_statistics_of_columns_are_those_of_the_dense_table():
     assert len(np.unique(codes)) == len(np.unique(dense, axis=0))
 
 
-def test_what_is_given_is_not_changed():
-    X = scipy_sparse.csr_matrix((np.array([1.0, 2.0, 0.0]), np.array([2, 0, 1]), np.array([0, 2, 3])), shape=(2, 3))
-    before = X.data.copy(), X.indices.copy()
-    TAOClassifier(1, floor=False).fit(X, [0, 1])
-    np.testing.assert_array_equal(X.data, before[0])
-    np.testing.assert_array_equal(X.indices, before[1])
+@pytest.mark.parametrize("dtype", [bool, np.int64, np.float32, np.float64])
+def test_what_is_given_is_not_changed(dtype):
+    numbers = np.array([1, 2, 0, 1, 0], dtype)
+    for places, ends in (([2, 0, 1, 1, 0], [0, 2, 3, 5]), ([0, 2, 1, 0, 1], [0, 2, 3, 5])):  # the second in order
+        X = scipy_sparse.csr_matrix((numbers, np.array(places), np.array(ends)), shape=(3, 3))
+        before = X.data.copy(), X.indices.copy(), X.indptr.copy()
+        TAOClassifier(1, floor=False).fit(X, [0, 1, 1])
+        np.testing.assert_array_equal(sparse.as_rows(X).toarray(), X.toarray())
+        for part, given in zip((X.data, X.indices, X.indptr), before, strict=True):
+            np.testing.assert_array_equal(part, given)
 
 
 @pytest.mark.parametrize("seed", range(20))
