@@ -295,9 +295,8 @@ class LocalSearch(Solver):
     def _optimal_below(self, grown: SearchTree, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
         """The optimal subtree, of as many levels as there is time for."""
         most = min(self.exact_levels, grown.depth_left(place))
-        problem = grown.problem
-        work = float(min(rows.size, CUTS) * min(rows.size, PLACES) * problem.n_outputs) * problem.n_features**2
-        if most >= 2 and spare >= 2 and rows.size >= 2 and not costs.linear and work <= EXACT_WORK:
+        quick = costs.work(rows, 2) <= EXACT_WORK
+        if most >= 2 and spare >= 2 and rows.size >= 2 and not costs.linear and quick:
             new = grown.with_subtree(place, costs.optimal_subtree(rows, most, spare), 0)
             yield Move(costs.below(new, place, rows), new)
 
@@ -347,12 +346,17 @@ class Costs:
         """Cost of the subtree at a place for ``rows``, prices included."""
         return self.of(rows, *grown.leaves_of(rows, place)) + self.problem.price_per_split * grown.n_splits(place)
 
+    def work(self, rows: Rows, levels: int) -> float:
+        """Terms of the costs of an optimal subtree of so many levels, about."""
+        p, m = self.problem.n_features, rows.size
+        return float(min(m, CUTS) * p) ** (levels - 1) * min(m, PLACES) * p * self.problem.n_outputs
+
     def optimal_subtree(self, rows: Rows, levels: int, spare: float) -> SearchTree:
         """An optimal axis-aligned subtree for ``rows`` of at most ``levels`` levels, as work allows, and ``spare``
         splits.
         """
         problem = self.problem
-        while levels > 2 and rows.size * problem.n_features > DEEP:
+        while levels > 2 and (rows.size * problem.n_features > DEEP or self.work(rows, levels) > EXACT_WORK):
             levels -= 1
         most = int(min(spare, 2**levels - 1))
         key = rows.tobytes(), levels, most
