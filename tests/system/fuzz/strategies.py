@@ -209,7 +209,8 @@ def estimators(draw: Any, task: str) -> Any:
     options = {k: draw(st.sampled_from(v)) for k, v in OPTIONS[family].items() if k in there}
     if "max_depth" not in options and "max_depth" in there:
         options["max_depth"] = draw(st.sampled_from((1, 2, 3, 6)))
-    if options.get("solver") == "bnb":  # which is for small tables, and these have up to a thousand columns
+    slow = options.get("solver") == "bnb" or (family == "ORT" and options.get("leaves") == "linear")
+    if slow:  # these are for small tables, and tables here have up to a thousand columns
         options["time_limit"] = 5.0
     return kind(random_state=draw(st.integers(0, 3)), n_jobs=1, **options)
 
