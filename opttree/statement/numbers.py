@@ -91,7 +91,7 @@ def ranks_of(values: NDArray[Any], order: NDArray[np.integer] | None = None) -> 
     """(p, n) the number of each value among the different values of its row; ``order``: positions that sort the rows of
     ``values (p, n)``.
     """
-    order = stable_order(values) if order is None else order
+    order = np.argsort(values, axis=1) if order is None else order
     value = np.take_along_axis(values, order, 1)
     rank, ranks = np.zeros(order.shape, np.int32), np.empty(order.shape, np.int32)
     np.cumsum(value[:, 1:] > value[:, :-1], axis=1, out=rank[:, 1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from opttree.model.tree import Tree, replace
 from opttree.statement import TreeProblem
-from opttree.statement.copies import are_common, are_discrete, of_other_outcomes
+from opttree.statement.copies import SOME, all_differ, are_common, are_discrete, of_other_outcomes
 from opttree.statement.numbers import NUMBERS, ranks_of
 from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix
 
@@ -31,30 +32,38 @@ def refusal(problem: TreeProblem) -> str | None:
 
 def codes_of(problem: TreeProblem) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """(n,) pseudo-random numbers of the rows, equal for equal features, and for equal features and outputs; only the
-    order of the values in a column counts. Computed once for a problem.
+    order of the values in a column counts. Of very many rows, columns count up to where all rows differ. Computed once
+    for a problem.
     """
     known: dict[str, Any] = problem.__dict__
     if "_codes" not in known:
         codes = np.zeros(problem.n_samples, np.uint64)
-        _mix(codes, problem.X)
-        both = codes.copy()
-        _mix(both, problem.Y)
+        if any(_mixed(codes, problem.X)):
+            both = codes
+        else:
+            both = codes.copy()
+            any(_mixed(both, problem.Y))
         known["_codes"] = codes, both
     found: tuple[NDArray[np.uint64], NDArray[np.uint64]] = known["_codes"]
     return found
 
 
-def _mix(codes: NDArray[np.uint64], table: Any) -> None:
-    """Change the codes of rows by the ranks of their values in each column of a table."""
+def _mixed(codes: NDArray[np.uint64], table: Any) -> Iterator[bool]:
+    """Change the codes of rows by the ranks of their values in one column of a table after another; say after each
+    whether all of very many rows are known to differ by now.
+    """
     if is_sparse(table):
         mix(codes, table)
         return
-    width = max(NUMBERS // max(len(table), 1), 1)
+    width, done = max(NUMBERS // max(len(table), 1), 1), 0
     for first in range(0, table.shape[1], width):
         for rank in ranks_of(np.ascontiguousarray(table[:, first : first + width].T)).astype(np.uint64) + STEP:
             codes ^= rank
             codes *= FACTOR
             codes ^= codes >> SHIFT
+            done += 1
+            looks = codes.size > 2 * SOME and done.bit_count() == 1  # after 1, 2, 4, 8, ... columns
+            yield looks and all_differ(codes)
 
 
 def observations(problem: TreeProblem) -> NDArray[np.int64]:

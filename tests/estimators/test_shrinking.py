@@ -10,7 +10,8 @@ from opttree import GETClassifier, GETRegressor, TAOClassifier, TAORegressor, Tr
 from opttree.estimators.steps import shrink as shrinking
 from opttree.estimators.steps.shrink import STRENGTHS, parted
 from opttree.statement import shrinkage
-from opttree.statement.shrinkage import NodeMoments, refusal
+from opttree.statement.copies import SOME
+from opttree.statement.shrinkage import NodeMoments, observations, refusal
 from solvers import TAO, solve
 
 
@@ -292,3 +293,19 @@ def test_constant_leaves_of_classes_stay_probabilities_where_equations_were_aske
     assert not shrunk.linear_leaves
     assert shrunk.predict_proba(X).min() >= 0.0
     np.testing.assert_allclose(shrunk.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_of_very_many_rows_some_columns_tell_them_apart():
+    """The codes stop where all rows differ, whatever the order and the units; copies are found as before."""
+    rng = np.random.default_rng(0)
+    n = 2 * SOME + 2
+    few, key, y = rng.integers(0, 3, (n, 2)), rng.permutation(n), rng.normal(size=n)
+    X = np.column_stack([few, key, rng.normal(size=n)]).astype(np.float64)
+    problem = TreeProblem(X, y, depth=1)
+    rows = observations(problem)
+    assert np.array_equal(np.sort(rows), np.arange(n))
+    order = rng.permutation(n)
+    other = TreeProblem(X[order] ** 3, y[order], depth=1)
+    assert np.array_equal(order[observations(other)], rows)
+    X[n // 2 :], y[n // 2 :] = X[: n // 2], y[: n // 2]
+    assert observations(TreeProblem(X, y, depth=1)).size == n // 2
