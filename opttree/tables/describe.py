@@ -17,7 +17,7 @@ from opttree.runtime.escape import plain
 from opttree.runtime.words import number, shown
 from opttree.tables.checks import check_names, warn
 from opttree.tables.encoder import MAX_LEVELS, MIN_LEVEL_ROWS, chosen
-from opttree.tables.encoding import is_table, kind_of, level_text, narwhal, table_names
+from opttree.tables.encoding import is_missing, is_table, kind_of, level_text, level_texts, narwhal, table_names
 from opttree.tables.words import as_dates, as_numbers, marks_in
 
 __all__ = ["TableReport", "describe_table"]
@@ -226,7 +226,7 @@ def _counts(values: Any) -> tuple[int, int]:
         elif isinstance(kind, nw.String):
             there = there.filter(there != "")
         return len(values) - len(there), len(there.unique())
-    there = [v for v in _entries(values) if level_text(v) != ""]
+    there = [v for v in _entries(values) if not is_missing(v)]
     try:
         return len(values) - len(there), len(set(there))
     except TypeError:  # lists and the like
@@ -322,7 +322,7 @@ def column_notes(values: Any, name: str, *, judged: bool = False, is_target: boo
         if judged:
             notes += _of_numbers(numbers)
     if kind == "category":
-        notes += _of_texts([v for v in _entries(values) if level_text(v) != ""], judged)
+        notes += _of_texts(_entries(values), judged)
     different = _counts(values)[1] if judged else 2
     if different <= 1:
         notes.append("all entries are blank" if different == 0 else "one value alone: says nothing")
@@ -363,11 +363,13 @@ def _of_numbers(numbers: Any) -> list[str]:
 
 
 def _of_texts(entries: Sequence[Any], judged: bool) -> list[str]:
-    texts = [v for v in entries if isinstance(v, str)]
-    if not texts or len(texts) < len(entries):
+    try:
+        counts = {level: count for level, count in Counter(entries).items() if not is_missing(level)}
+    except TypeError:  # lists and the like
         return []
-    counts = Counter(texts)
-    levels = list(counts)
+    levels, n_texts = list(counts), sum(counts.values())
+    if not all(isinstance(level, str) for level in levels):
+        return []
     notes = []
     found = as_numbers([text.strip() for text in levels], list(counts.values()))
     if found is not None and len(found.marks) < len(levels):
@@ -388,11 +390,11 @@ def _of_texts(entries: Sequence[Any], judged: bool) -> list[str]:
             notes.append(f"{shown(marks[0])} in {sum(counts[m] for m in marks)} rows may mark blanks (--na {marks[0]})")
         if len(levels) > MAX_LEVELS:
             rare = sum(count for count in counts.values() if count < MIN_LEVEL_ROWS)
-            if rare == len(texts):
+            if rare == n_texts:
                 notes.append("names or keys: no level has rows enough to learn from, a fit leaves it out")
             elif rare:
                 notes.append(
-                    f"{rare} of {len(texts)} rows have levels of fewer than {MIN_LEVEL_ROWS} rows, which go together"
+                    f"{rare} of {n_texts} rows have levels of fewer than {MIN_LEVEL_ROWS} rows, which go together"
                 )
     return notes
 
@@ -434,4 +436,4 @@ def _codes(entries: Sequence[Any]) -> np.ndarray:
     """A column as numbers, levels by their order."""
     if all(_is_real(v) or level_text(v) == "" for v in entries):
         return np.array([_double(v) for v in entries])
-    return np.unique([level_text(v) for v in entries], return_inverse=True)[1].astype(np.float64)
+    return np.unique(level_texts(entries), return_inverse=True)[1].astype(np.float64)

@@ -233,33 +233,33 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         X = check_table(self, X, reset=True)
         columns = columns_of(X, self.categorical_features)
         raw = raw_columns(X, columns)
-        used = np.arange(len(raw[0]))
+        used, texts = np.arange(len(raw[0])), {j: raw[j] for j, column in enumerate(columns) if column.is_category}
         if sample_weight is not None:
             weight = check_sample_weight(sample_weight, used[:, None])
             check_weight(weight)
             used = np.flatnonzero(weight)
+            texts = {j: [values[i] for i in used] for j, values in texts.items()}
         target = None if y is None else np.asarray(y)[used].reshape(len(used), -1)
         made: dict[int, Made] = {}
         large = []
         for j, column in enumerate(columns):
             if not column.is_category:
                 made[j] = Made(self._number(j, raw[j][used]))
-            elif target is None or not self._is_judged([raw[j][i] for i in used]):
-                made[j] = self._category(j, [raw[j][i] for i in used], target)
+            elif target is None or not self._is_judged(texts[j]):
+                made[j] = self._category(j, texts[j], target)
             else:
                 large.append(j)
         beside = [feature for one in made.values() for feature in one.features]
         large.sort(key=lambda j: len({*raw[j]}))
         rest, known = None, -1
         for count, j in enumerate(large):  # are judged by what the others leave unexplained
-            values = [raw[j][i] for i in used]
             if target is not None and self.high_cardinality == "keep":
                 rest = [np.zeros((len(used), 0))] * target.shape[1], np.zeros((len(used), 0))  # none is judged
             elif target is not None and len(beside) > known and count % (1 + len(large) // MOST_RESTS) == 0:
                 rest, known = _rest(Encoding(columns, tuple(beside)).encode(raw)[used], target), len(beside)
-            made[j] = self._category(j, values, target, rest)
+            made[j] = self._category(j, texts[j], target, rest)
             if not made[j].why and not made[j].folded:
-                beside += [Levels(j, {level: 1.0}, 0.0, 0.0) for level in sorted({*values} - {""})]
+                beside += [Levels(j, {level: 1.0}, 0.0, 0.0) for level in sorted({*texts[j]} - {""})]
         features: list[Feature] = []
         folded: dict[int, Floats] = {}  # out-of-fold values, by number of the feature
         for j in range(len(columns)):
@@ -311,8 +311,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return Made(gaps, why=few if n_levels > 1 else "")
         rare = n_rare / len(values)
         if target is not None:
-            groups = {level: k for k, level in enumerate(kept)}
-            code = np.array([groups.get(v, len(kept) + (v == "")) for v in values])  # rare ones, missing ones
+            groups = dict.fromkeys(counts, len(kept)) | {level: k for k, level in enumerate(kept)}
+            groups[""] = len(kept) + 1
+            code = np.fromiter(map(groups.__getitem__, values), np.intp, len(values))
             folds = _folds(code, self.random_state) if many else np.zeros(len(code), np.intp)
             cells = _Cells(code, folds, len(kept) + 2, self.min_level_rows)
             matters = [True] * target.shape[1]

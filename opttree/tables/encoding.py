@@ -23,7 +23,7 @@ __all__ = ["Encoding", "Levels", "Missing", "Unread", "Value"]
 Floats = NDArray[np.float64]
 Kind = Literal["number", "boolean", "date", "category", "code"]
 KINDS = ("number", "boolean", "date", "category", "code")
-WHOLE = re.compile(r"(-?\d+)\.0")  # a whole number that a program has written with a point
+WHOLE = re.compile(r"-?\d+\.0")  # a whole number that a program has written with a point
 DAY, DECIMALS = 86_400.0, 5  # seconds; decimals of seconds that days after 1970 have for certain
 EPOCH = datetime.datetime(1970, 1, 1)
 MOST_NAMED = 8  # levels of a category that a text lists
@@ -383,7 +383,9 @@ class Encoding:
         for j, feature in enumerate(self.features):
             column = raw[feature.column]
             if isinstance(feature, Levels):
-                levels, code = codes.setdefault(feature.column, _coded(column))
+                if feature.column not in codes:
+                    codes[feature.column] = _coded(column)
+                levels, code = codes[feature.column]
                 known = [feature.number_of(level) for level in levels]
                 Z[:, j] = np.array(known, np.float64)[code] if n else 0.0
             elif isinstance(feature, Missing):
@@ -652,9 +654,23 @@ def _date(days: float) -> str:
 
 def _coded(texts: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
     """The different texts, and the number of each entry's."""
-    numbers: dict[str, int] = {}
-    code = np.fromiter((numbers.setdefault(text, len(numbers)) for text in texts), np.intp, len(texts))
-    return list(numbers), code
+    levels = list(dict.fromkeys(texts))
+    numbers = dict(zip(levels, range(len(levels)), strict=True))
+    return levels, np.fromiter(map(numbers.__getitem__, texts), np.intp, len(texts))
+
+
+class _Texts(dict[str, str]):
+    """`level_text` of texts, each computed once."""
+
+    def __missing__(self, text: str) -> str:
+        self[text] = found = level_text(text)
+        return found
+
+
+def level_texts(values: Sequence[Any]) -> list[str]:
+    """`level_text` of each value; of equal texts one object."""
+    known = _Texts()
+    return [known[v] if type(v) is str else level_text(v) for v in values]
 
 
 def level_text(value: Any) -> str:
@@ -662,8 +678,8 @@ def level_text(value: Any) -> str:
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
-        whole = WHOLE.fullmatch(value)
-        value = value if whole is None else whole[1]
+        if value.endswith(".0") and WHOLE.fullmatch(value):
+            value = value[:-2]
         return "0" if value == "-0" else value
     if value is None or type(value).__name__ in ("NAType", "NaTType") or value != value:
         return ""
@@ -759,7 +775,7 @@ def kind_of(values: Any, name: str) -> Kind:
 
 
 def _kind_of_objects(values: Sequence[Any], name: str) -> Kind:
-    there = [v for v in values if not _is_missing(v)]
+    there = [v for v in values if not is_missing(v)]
     if there and all(isinstance(v, (bool, np.bool_)) for v in there):
         return "boolean"
     if there and all(isinstance(v, datetime.date) for v in there):
@@ -774,7 +790,7 @@ def _kind_of_objects(values: Sequence[Any], name: str) -> Kind:
     return "category"
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether an entry of a column is missing: None, NaN, NaT, NA or an empty text."""
     if isinstance(value, (str, bytes)):
         return not value
@@ -790,7 +806,7 @@ def raw_column(values: Any, column: Column) -> Any:
     import narwhals as nw
 
     if column.is_category:
-        return [level_text(v) for v in (values.tolist() if isinstance(values, np.ndarray) else values.to_list())]
+        return level_texts(values.tolist() if isinstance(values, np.ndarray) else values.to_list())
     if not isinstance(values, np.ndarray):
         kind = values.dtype
         if isinstance(kind, (nw.Date, nw.Datetime)):
@@ -805,7 +821,7 @@ def raw_column(values: Any, column: Column) -> Any:
             return np.where(values.is_null().to_numpy(), np.nan, seconds) / (1e6 * DAY)
         if kind.is_numeric() or isinstance(kind, nw.Boolean):
             if values.is_null().any():
-                numbers = np.array([np.nan if _is_missing(v) else float(v) for v in values.to_list()])
+                numbers = np.array([np.nan if is_missing(v) else float(v) for v in values.to_list()])
             else:
                 numbers = values.to_numpy().astype(np.float64)
             return _finite(_no_dates(numbers, column), column)
@@ -824,7 +840,7 @@ def _no_dates(numbers: Floats, column: Column) -> Floats:
 
 
 def as_number(value: Any, column: Column) -> float:
-    if _is_missing(value):
+    if is_missing(value):
         return np.nan
     if column.kind == "date":
         moment = value

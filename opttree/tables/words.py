@@ -215,19 +215,15 @@ def as_dates(
     """
     marks = [*marks_in(texts), *({*texts} & {*blanks})]
     written = [text for text in texts if text not in set(marks)]
-    there = [ZONE.sub("", text.strip()) if ":" in text else text.strip() for text in written]
-    if form is not None and not there:
+    if form is not None and not written:
         return Found(dict.fromkeys(marks, pd.NaT), "dates", tuple(marks), form)
-    if not there or not all(re.search(r"\d", text) and 6 <= len(text) <= 40 for text in there[:FEW]):
+    first = [_clock(text) for text in written[:FEW]]
+    if not first or not all(re.search(r"\d", text) and 6 <= len(text) <= 40 for text in first):
         return None
-    results = []
-    for one in [form] if form else _forms(there[0], order):
-        if (
-            _fits(there[0], one)
-            and _parsed(there[:FEW], one) is not None
-            and (parsed := _parsed(there, one)) is not None
-        ):
-            results.append((one, parsed))
+    likely = [one for one in ([form] if form else _forms(first[0], order)) if _fits(first[0], one)]
+    likely = [one for one in likely if _parsed(first, one) is not None]
+    there = [_clock(text) for text in written] if likely else []
+    results = [(one, parsed) for one in likely if (parsed := _parsed(there, one)) is not None]
     if not results:
         return None
     chosen, parsed = results[0]
@@ -245,6 +241,11 @@ def as_dates(
     values: dict[str, Any] = dict.fromkeys(marks, pd.NaT)
     values.update(zip(written, parsed, strict=True))
     return Found(values, how, tuple(marks), chosen)
+
+
+def _clock(text: str) -> str:
+    """A date's text without blanks around it and without its zone."""
+    return ZONE.sub("", text.strip()) if ":" in text else text.strip()
 
 
 def _forms(text: str, order: str) -> list[str]:

@@ -16,7 +16,7 @@ from opttree import (
     TAORegressor,
     TreeProblem,
 )
-from opttree.estimators.steps import floor, price, solve as steps
+from opttree.estimators.steps import fit, floor, price, solve as steps
 from opttree.runtime.clock import due_at, now
 from solvers import ORRT, CartInit, Termination, solve
 from solvers.sdtr.descent import in_slices
@@ -132,3 +132,31 @@ def test_batches_hear_the_limit():
     assert 7 <= run.done <= 8
     in_slices(run, 100, 1)  # without a limit
     assert run.done >= 107
+
+
+@pytest.mark.usefixtures("by_hand")
+@pytest.mark.parametrize(("seconds", "rest"), [(8.0, 2.0), (0.5, 10.0), (30.0, 1e-3)])
+def test_reading_a_table_counts(seconds, rest, monkeypatch):
+    """A tenth of the limit aside, the time that a table takes to be read is taken from the fit."""
+    limits, read, fit_rows = [], fit.read_rows, fit.fit_rows
+
+    def slowly(*args):
+        time.sleep(seconds)
+        return read(*args)
+
+    def noted(options, *args, **how):
+        limits.append(options.time_limit)
+        return fit_rows(options, *args, **how)
+
+    monkeypatch.setattr(fit, "read_rows", slowly)
+    monkeypatch.setattr(fit, "fit_rows", noted)
+    X = np.linspace(0.0, 1.0, 40)[:, None]
+    model = TAORegressor(time_limit=10.0, max_depth=1).fit(X, X[:, 0] > 0.5)
+    assert limits[0] == pytest.approx(rest)
+    assert model.time_limit == 10.0
+
+
+def test_options_are_checked_before_a_table_is_read(monkeypatch):
+    monkeypatch.setattr(fit, "read_rows", lambda *_: pytest.fail("it was read"))
+    with pytest.raises(ValueError, match="time_limit must be > 0 seconds or None; got -1"):
+        TAORegressor(time_limit=-1).fit([[0.0]], [0.0])

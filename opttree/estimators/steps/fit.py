@@ -42,6 +42,7 @@ OF_A_FIT = (
     "_stream",
 )  # attributes that not every fit sets
 
+READING = 0.1  # of a time limit: reading a table in less is not taken from it
 OF_COLUMNS = ("encoder_", "n_features_in_", "feature_names_in_")  # what reading a table sets
 
 
@@ -61,6 +62,8 @@ def fit(
     KeyboardInterrupt is raised again unless ``on_interrupt`` is "keep". A tree that ``streams`` goes on learning from
     chunks of rows, and has no floor.
     """
+    began, limit = now(), options.time_limit
+    options.check_options()  # before the table is read, which may take long
     sets = named_sets(options, eval_set)
     eval_set = list(sets.values())[-1] if sets else None
     before = {name: vars(options)[name] for name in OF_COLUMNS if name in vars(options)}
@@ -68,7 +71,9 @@ def fit(
         rows = read_rows(options, X, y, sample_weight, eval_set)
         equal = not streams and bool(np.all(rows.weight == 1.0))
         set_attributes(options, {"_target_name": name_of(y), "_n_equal": len(rows.weight) if equal else None})
-        with noted_interrupts() as interrupted, compiled_ahead(options):
+        spent = now() - began
+        rest = {} if limit is None or spent < READING * limit else {"time_limit": max(limit - spent, 1e-3)}
+        with noted_interrupts() as interrupted, compiled_ahead(options), changed(options, **rest):
             record = fit_rows(options, rows, eval_set, streams=streams)
     except BaseException:
         if before:  # the model of an earlier fit stays, with its columns and their encoding
