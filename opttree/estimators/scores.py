@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
-from opttree.statement.copies import different_rows, with_copies
+from opttree.statement.copies import copies_of, different_rows, with_copies
 from opttree.tables.checks import TableWarning, as_given
 from opttree.tables.encoder import TableEncoder, as_array, needs_encoding
 from opttree.tables.numbers import numbers_of, unmasked
@@ -229,7 +229,7 @@ def as_numbers(X: Any, outcome: Any) -> Floats:
         return np.asarray(as_array(X), np.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableWarning)  # the fit of the tree says it
-        numbers: Floats = TableEncoder().fit_transform(X, numbers_of("outcome", outcome))
+        numbers: Floats = TableEncoder().fit_transform(X, numbers_of("outcome", outcome), copies=copies_of)
     return numbers
 
 

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.statement.numbers import NUMBERS
-from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix
+from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix, values_of
 
 FIRST = 8  # columns that mostly tell rows apart
 FEWEST, MOST = 20, 10  # different rows; copies of each, and parts of the table of which those of a row are at most one
 SHARE = 1.0 / 3.0  # of the rows that are copies of others before them; fewer than that may be in new tables as well
 FULL = 4.0  # combinations of values for each different row, up to which features are a grid
+TOGETHER = 4  # different rows for each combination of neighbours' values whose entropy is taken together
+MOST_SPARSE = 1000  # columns of a sparse table that is looked at
 SOME = 20_000  # of very many rows, among which two are equal where as much as a few in a hundred are copies
 
 
@@ -47,9 +49,9 @@ def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
     """(n,) numbers of the different rows that rows are copies of, from 0 on; None where each row counts by itself.
 
     That is where no two are equal in X and Y, where fewer than `FEWEST` are different, where less than a third of all
-    are copies (rows that are drawn twice now and then will be in new tables, too), and where the data are discrete, see
-    `are_discrete`, or all rows that occur more than once share their features with rows of another outcome, see
-    `of_other_outcomes`, and count as different; of very many rows, also where no two of `SOME` are equal.
+    are copies (rows that are drawn twice now and then will be in new tables, too), and where the data are discrete or
+    all rows that occur more than once share their features with rows of another outcome, see `are_by_themselves`; of
+    very many rows, also where no two of `SOME` are equal.
     Copies of a row that make up more than a tenth of all count as different, too: held out together they would be too
     much of the table.
     """
@@ -67,18 +69,18 @@ def copies_of(X: Any, Y: NDArray[Any]) -> NDArray[np.intp] | None:
     different, copy = np.unique(codes, return_inverse=True)
     copy = copy.ravel()
     m, n = different.size, codes.size
-    if m < FEWEST or n - m < SHARE * n or are_discrete(X, codes):
+    if m < FEWEST or n - m < SHARE * n:
         return None
-    own = (MOST * np.bincount(copy)[copy] > codes.size) | of_other_outcomes(of_features, codes)
+    own = (MOST * np.bincount(copy)[copy] > n) | are_by_themselves(X, Y, of_features, codes)
     copy[own] = different.size + np.arange(int(own.sum()))
     copy = np.unique(copy, return_inverse=True)[1]
     return copy if copy.size - copy.max() - 1 >= SHARE * copy.size else None
 
 
-def _codes(X: Any, Y: NDArray[Any]) -> NDArray[np.uint64]:
-    """(n,) pseudo-random numbers, equal for equal rows."""
-    codes = np.zeros(len(Y), np.uint64)
-    for table in (X, Y):
+def _codes(*tables: Any) -> NDArray[np.uint64]:
+    """(n,) pseudo-random numbers, equal for rows that are equal in all tables."""
+    codes = np.zeros(tables[0].shape[0], np.uint64)
+    for table in tables:
         for _block in _mixed(codes, table):
             pass
     return codes
@@ -90,23 +92,65 @@ def all_differ(codes: NDArray[np.uint64]) -> bool:
     return not np.any(codes[1:] == codes[:-1])
 
 
+def are_by_themselves(
+    X: Any, Y: NDArray[Any], of_features: NDArray[np.uint64], codes: NDArray[np.uint64]
+) -> NDArray[np.bool_]:
+    """(n,) whether rows that are equal in X and Y, and of equal ``codes``, are observations of their own.
+
+    Those are all rows of discrete data, see `are_discrete`, and those that share their features with rows of another
+    outcome. None are where most different rows have outcomes of their own, which features do not determine: then equal
+    outcomes say that rows are copies; and none where all occur a multiple of so many times, unless they are all
+    combinations of their values, as in an experiment.
+    """
+    _codes_of_rows, first, counts = np.unique(codes, return_index=True, return_counts=True)
+    _values, at = np.unique(of_features, return_inverse=True)
+    outcomes = np.bincount(at.ravel()[first])  # at each X
+    m = first.size
+    if outcomes.size < m and 2 * np.unique(_codes(Y[first])).size > m:
+        return np.zeros(codes.size, bool)
+    if np.gcd.reduce(counts) > 1 and not are_complete(X, outcomes.size):
+        return np.zeros(codes.size, bool)
+    if are_discrete(X, codes):
+        return np.ones(codes.size, bool)
+    return outcomes[at.ravel()] > 1
+
+
+def are_complete(X: Any, n_different: int) -> bool:
+    """Whether so many different rows are all combinations of the values of their columns."""
+    combinations = 1
+    for j in range(X.shape[1]):
+        if combinations > n_different:
+            return False
+        combinations *= values_of(X, j).size
+    return combinations <= n_different
+
+
 def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
-    """Whether the different rows, of different ``codes``, are those that new tables have: they occur more than ten
-    times in the mean, and not equally often, or their features have few values, of which there are not many more
-    combinations than different rows. Values count by the entropy of their column, of many rows on some.
+    """Whether the different rows, of different ``codes``, are those that new tables have: their features have few
+    values, of which there are not many more combinations than different rows.
+
+    Combinations count by entropies of columns, or of several neighbours together while these have few combinations, as
+    the indicators of one category do; of many rows on some. Of sparse tables the first thousand columns are looked at.
     """
     order = np.argsort(codes, kind="stable")
-    counts = np.unique(codes, return_counts=True)[1]
-    m = counts.size
-    if len(codes) > MOST * m and counts.max() > counts.min():
-        return True
+    m = 1 + int(np.count_nonzero(np.diff(codes[order])))
+    some, p = order[:: len(order) // SOME + 1], X.shape[1]
     if is_sparse(X):
-        return False
-    room = np.log(FULL * m)
-    for column in X[order[:: len(order) // SOME + 1]].T:
-        _values, counts = np.unique(column, return_counts=True)
-        room += float(counts @ np.log(counts / len(column))) / len(column)
-        if 2 * counts.size > m or room < 0.0:
+        if p > MOST_SPARSE:
+            return False
+        X = X[some].toarray()
+    else:
+        X = X[some]
+    room, block, inside = np.log(FULL * m), np.zeros(len(some), np.intp), 0.0
+    for column in X.T:
+        values, code = np.unique(column, return_inverse=True)
+        if 2 * values.size > m and np.any(values % 1.0 != 0.0):
+            return False
+        _cells, joint, counts = np.unique(block * values.size + code.ravel(), return_inverse=True, return_counts=True)
+        if TOGETHER * counts.size > m:  # too many cells for the entropy of all of them: a block of its own
+            room, joint, counts = room - inside, code.ravel(), np.bincount(code.ravel())
+        block, inside = joint.ravel(), -float(counts @ np.log(counts / len(some))) / len(some)
+        if room < inside:
             return False
     return True
 
@@ -116,14 +160,6 @@ def are_common(codes: NDArray[np.uint64]) -> NDArray[np.bool_]:
     _codes, at, counts = np.unique(codes, return_inverse=True, return_counts=True)
     of_row: NDArray[np.intp] = counts[at.ravel()]
     return (of_row > MOST) & (MOST * of_row > len(codes))
-
-
-def of_other_outcomes(of_features: NDArray[np.uint64], codes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """(n,) whether rows share their features with rows of another outcome, as those of discrete data do."""
-    _codes, first = np.unique(codes, return_index=True)
-    _values, at = np.unique(of_features, return_inverse=True)
-    outcomes = np.bincount(at.ravel()[first])  # at each X
-    return outcomes[at.ravel()] > 1
 
 
 def _mixed(codes: NDArray[np.uint64], table: Any) -> Iterator[None]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opttree.model.tree import Tree, replace
 from opttree.statement import TreeProblem
-from opttree.statement.copies import SOME, all_differ, are_common, are_discrete, of_other_outcomes
+from opttree.statement.copies import SOME, all_differ, are_by_themselves, are_common
 from opttree.statement.numbers import NUMBERS, ranks_of
 from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix
 
@@ -69,16 +69,15 @@ def _mixed(codes: NDArray[np.uint64], table: Any) -> Iterator[bool]:
 def observations(problem: TreeProblem) -> NDArray[np.int64]:
     """Numbers of the rows that are observations of their own, in an order that the order of the rows does not change.
 
-    Rows that are equal in X and y are copies, of which the first counts, unless the data are discrete, see
-    `are_discrete`. Rows that share their X with rows of another y, and those that are a good part of the table, see
-    `are_common`, are observations of their own.
+    Rows that are equal in X and y are copies, of which the first counts, but for those that are a good part of the
+    table, see `are_common`, and where `are_by_themselves`.
     """
     of_features, codes = codes_of(problem)
     order = np.argsort(codes, kind="stable")
     first = np.append(True, np.diff(codes[order]) > 0)
-    if first.all() or are_discrete(problem.X, codes):
+    if first.all():
         return order
-    return order[first | (of_other_outcomes(of_features, codes) | are_common(codes))[order]]
+    return order[first | (are_common(codes) | are_by_themselves(problem.X, problem.Y, of_features, codes))[order]]
 
 
 def shrinker(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Self
@@ -30,6 +30,7 @@ from opttree.tables.encoding import (
     Missing,
     Unread,
     Value,
+    coded,
     is_table,
     kind_of,
     level_text,
@@ -167,7 +168,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._learn(X, y, sample_weight)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Any:
+    def fit_transform(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        copies: Callable[[Floats, NDArray[Any]], NDArray[np.intp] | None] | None = None,
+    ) -> Any:
         """Learn the encoding and encode the same rows, whose target statistics are those of the other folds.
 
         Parameters
@@ -178,13 +186,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             The target.
         sample_weight : array-like of shape (n,) or None, default None
             Weights of the rows.
+        copies : callable or None, default None
+            From the columns as numbers (n, p) and the target (n, K), for each row the number of the different row that
+            it is a copy of, or None where there are none. A row counts once, and its copies are encoded as it is.
 
         Returns
         -------
         ndarray or DataFrame of shape (n, q)
             The features, a table where `set_output` asks for one.
         """
-        return self._learn(X, y, sample_weight)
+        return self._learn(X, y, sample_weight, copies)
 
     def transform(self, X: Any) -> Any:
         """Encode new rows.
@@ -223,7 +234,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         return tags
 
-    def _learn(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> Floats:
+    def _learn(self, X: Any, y: Any, sample_weight: ArrayLike | None, copies: Any = None) -> Floats:
         """Learn the encoding; the encoded training rows."""
         for name, value in (("max_levels", self.max_levels), ("min_level_rows", self.min_level_rows)):
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
@@ -238,8 +249,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             weight = check_sample_weight(sample_weight, used[:, None])
             check_weight(weight)
             used = np.flatnonzero(weight)
-            texts = {j: [values[i] for i in used] for j, values in texts.items()}
         target = None if y is None else np.asarray(y)[used].reshape(len(used), -1)
+        every, copy = used, None
+        if copies is not None and target is not None and texts:
+            numbers = [coded(raw[j])[1] if j in texts else raw[j] for j in range(len(columns))]
+            copy = copies(np.column_stack(numbers)[used].astype(np.float64), target)
+            if copy is not None:
+                first = np.unique(copy, return_index=True)[1]
+                used, target = used[first], target[first]
+        if len(used) < len(raw[0]):
+            texts = {j: [values[i] for i in used] for j, values in texts.items()}
         made: dict[int, Made] = {}
         large = []
         for j, column in enumerate(columns):
@@ -271,7 +290,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             warn(f"column {name!r} is left out: {why}")
         Z = self.encoding_.encode(raw)
         for place, out_of_fold in folded.items():
-            Z[used, place] = out_of_fold
+            Z[every, place] = out_of_fold if copy is None else out_of_fold[copy]
         return Z
 
     def _number(self, j: int, values: Floats) -> list[Feature]:

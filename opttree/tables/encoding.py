@@ -384,7 +384,7 @@ class Encoding:
             column = raw[feature.column]
             if isinstance(feature, Levels):
                 if feature.column not in codes:
-                    codes[feature.column] = _coded(column)
+                    codes[feature.column] = coded(column)
                 levels, code = codes[feature.column]
                 known = [feature.number_of(level) for level in levels]
                 Z[:, j] = np.array(known, np.float64)[code] if n else 0.0
@@ -652,7 +652,7 @@ def _date(days: float) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S" if moment.second else "%Y-%m-%d %H:%M")
 
 
-def _coded(texts: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
+def coded(texts: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
     """The different texts, and the number of each entry's."""
     levels = list(dict.fromkeys(texts))
     numbers = dict(zip(levels, range(len(levels)), strict=True))

@@ -1,6 +1,7 @@
 """Copies of rows are held out together."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 from sklearn.model_selection import ShuffleSplit
@@ -21,6 +22,7 @@ from opttree import (
 from opttree.estimators.auto import _folds
 from opttree.estimators.steps.depth import folds_of
 from opttree.statement.copies import bootstrap, copies_of
+from opttree.statement.shrinkage import observations
 from solvers import Bagging, CartInit, JointForest, StackedForest, TAOForest, solve
 
 
@@ -222,3 +224,55 @@ def test_leaves_together_and_honest_halves_are_not_judged_by_copies():
     table, t, y = copies
     found = causal.scores(table, t, y, outcome_model=DecisionTreeRegressor(random_state=0), random_state=0)
     assert np.std(found[:, 1] - found[:, 0]) > 3.0  # models that know the rows say much less
+
+
+def test_repeated_rows_of_numbers_are_copies_whatever_their_counts():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 5)), rng.normal(size=150)
+    rows = np.repeat(np.arange(150), rng.integers(8, 16, 150))
+    copy = copies_of(X[rows], y[rows, None])
+    assert np.array_equal(np.unique(copy, return_index=True)[1][copy], np.searchsorted(rows, rows))
+    model = TAORegressor(random_state=0).fit(X[rows], y[rows])
+    assert model.get_depth() < 3  # 16 before, and learnt the noise by heart
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_a_grid_whose_outcomes_repeat_exactly_holds_copies(labels):
+    """Noise that is equal to the last digit was drawn once; so were labels that all occur three times."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(2, size=(100, 8)).astype(float)
+    y = rng.integers(2, size=100).astype(float) if labels else X[:, 0] + rng.normal(size=100)
+    rows = np.tile(np.arange(100), 3)
+    copy = copies_of(X[rows], y[rows, None])
+    assert np.unique(copy).size == np.unique(np.column_stack([X, y]), axis=0).shape[0]
+    assert observations(TreeProblem(X[rows], y[rows], depth=1)).size == np.unique(copy).size
+
+
+def test_all_combinations_in_equal_numbers_are_no_copies():
+    X = np.tile(np.indices((2,) * 5).reshape(5, -1).T.astype(float), (8, 1))
+    assert copies_of(X, X.sum(axis=1, keepdims=True) % 2) is None
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_combinations_of_levels_are_no_copies(wide):
+    """Indicators of a category are one column of few values."""
+    rng = np.random.default_rng(1)
+    truth = rng.integers(2, size=(4, 4, 4))
+    codes = rng.integers(4, size=(1400, 3))
+    y, text = truth[tuple(codes.T)], pd.DataFrame(np.array(list("abcd"), object)[codes], columns=list("uvw"))
+    hot = (codes[:, :, None] == np.arange(4)).reshape(1400, 12).astype(float)
+    assert copies_of(csr_array(hot) if wide else hot, y[:, None]) is None
+    model = TAOClassifier(random_state=0).fit(text[:400], y[:400])
+    assert model.score(text[400:], y[400:]) == 1.0  # .57 before
+
+
+def test_levels_of_text_hide_no_copies():
+    """Rows whose copies have other statistics of a level beside them were no copies: .03, 148 leaves."""
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.normal(size=(120, 3)), columns=list("abc"))
+    table["city"] = [f"c{k:02d}" for k in rng.integers(0, 20, 120)]
+    effect = 0.7 * np.random.default_rng(9).normal(size=20)
+    y = rng.normal(size=120) + effect[table["city"].str[1:].astype(int)]
+    thrice, outcomes = pd.concat([table] * 3, ignore_index=True), np.tile(y, 3)
+    assert TAOForestRegressor(20, random_state=0).fit(thrice, outcomes).oob_loss_ > 0.7
+    assert TAORegressor(random_state=0).fit(thrice, outcomes).tree_.n_leaves < 5

@@ -499,11 +499,12 @@ def linear_model(options: Estimator, rows: Rows, ridge: float) -> Tree:
 
 
 def cart_tree(options: Estimator, rows: Rows, depth: int, fewest: int, seed: int) -> Tree:
-    """CART's tree of all rows, on raw features."""
+    """CART's tree of all rows, on raw features, by the criterion of the trees that were compared."""
     weight = class_weighted(options, rows.y, rows.weight)
-    loss = "squared" if is_regressor(options) else "log"
+    by, loss = ("squared", "squared") if is_regressor(options) else ("zero_one", "log")  # squares; Gini impurity
     problem = TreeProblem(rows.X, rows.y, depth, splits="axis", loss=loss, sample_weight=weight)
-    tree: Tree = bridge.solvers.CartInit(min_rows=fewest).build(problem, np.random.default_rng(seed))
+    cart = bridge.solvers.CartInit(min_rows=fewest)
+    tree: Tree = problem.fit_leaves(cart.build(problem.restated(loss=by), np.random.default_rng(seed)))
     if (most := getattr(options, "max_leaf_nodes", None)) is not None:
         tree = with_splits(problem, tree, most - 1)
     return shrinker(problem, tree).shrunk(CART_SHRINKAGE) if problem.is_classification else tree

@@ -18,6 +18,7 @@ from opttree.estimators.recipe import Estimator, Fit, Rows, has_costs, has_numbe
 from opttree.estimators.steps.tails import Limits
 from opttree.runtime.words import shown
 from opttree.statement import TreeProblem
+from opttree.statement.copies import copies_of
 from opttree.tables import parts
 from opttree.tables.checks import as_given, check_columns, check_target, plain_target, validated
 from opttree.tables.describe import warn_of_table
@@ -112,7 +113,7 @@ def encode(
 ) -> Floats:
     """The features (n, p) of the training rows, by an encoder that learns from them."""
     target = y.astype(np.float64) if has_numbers(options) else codes_of_labels(y)
-    features: Floats = encoder.fit_transform(table, target, sample_weight)
+    features: Floats = encoder.fit_transform(table, target, sample_weight, copies=copies_of)
     return features
 
 
