@@ -11,20 +11,24 @@ from numpy.typing import NDArray
 from opttree.estimators.recipe import Estimator
 from opttree.estimators.steps.units import moments, outputs_name
 from opttree.runtime.options import option
-from opttree.statement.losses import Gamma, Huber, Loss, Poisson, Quantile
+from opttree.statement.losses import Absolute, Gamma, Huber, Loss, Poisson, Quantile
+from opttree.statement.losses.robust import weighted_quantile
 
 Floats = NDArray[np.float64]
 NAMES = ("squared", "absolute", "huber", "quantile", "poisson", "gamma")
-HUBER = 1.35  # standard deviations of y from which Huber's loss is linear
+ROBUST = ("absolute", "huber", "quantile")
+HUBER = 1.35  # units of y from which Huber's loss is linear
+RANGES = 3.0  # interquartile ranges, of which a deviation is usually less than one: the most that is the unit of y
 
 
 def loss_option() -> Any:
     """The option of estimators whose loss may be chosen."""
     return option(
         "squared",
-        """"squared", "absolute", "huber" (linear for residuals of more than 1.35 standard deviations of y), "quantile",
-        "poisson" (counts, y >= 0), "gamma" (amounts, y > 0), or a loss of `opttree.losses`, in units of y; summed over
-        the outputs. Positive predictions, of counts and amounts, are for trees, not for sums of trees.""",
+        """"squared", "absolute", "huber" (linear for residuals of more than 1.35 standard deviations of y, or 4 of its
+        interquartile ranges if these are less), "quantile", "poisson" (counts, y >= 0), "gamma" (amounts, y > 0), or a
+        loss of `opttree.losses`, in units of y; summed over the outputs. Positive predictions, of counts and amounts,
+        are for trees, not for sums of trees.""",
         test=lambda loss: loss in NAMES if isinstance(loss, str) else isinstance(loss, Loss),
         words=f"one of {list(NAMES)} or a loss of opttree.losses",
     )
@@ -57,7 +61,13 @@ def output_units(options: Estimator, Y: Floats, weight: Floats) -> tuple[Floats,
 
 
 def units_of_y(options: Estimator, Y: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Offset and unit of each output: its deviation, or the option ``y_unit``."""
+    """Offset and unit of each output: its mean and deviation, or of a robust loss, where the deviation is that of a few
+    outcomes, its median and some interquartile ranges; or the option ``y_unit``.
+    """
     mean, scale = moments(Y, weight, outputs_name(Y))
-    unit = getattr(options, "y_unit", None)
+    unit, loss = getattr(options, "y_unit", None), getattr(options, "loss", None)
+    if unit is None and (loss in ROBUST or isinstance(loss, (Absolute, Huber, Quantile))):
+        low, middle, high = (np.array([weighted_quantile(y, weight, q) for y in Y.T]) for q in (0.25, 0.5, 0.75))
+        far = (scale > RANGES * (high - low)) & (high > low)
+        mean, scale = np.where(far, middle, mean), np.where(far, RANGES * (high - low), scale)
     return mean, scale if unit is None else np.full_like(scale, unit)

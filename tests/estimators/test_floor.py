@@ -1,9 +1,12 @@
 """A floor under single trees: what ``max_depth="auto"`` and ``floor`` choose on rows held out."""
 
+import os
+import signal
+
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_diabetes, load_iris, make_friedman1
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeRegressor
@@ -329,3 +332,21 @@ def test_targets_of_heavy_tails_are_clipped_where_that_helps(seed):
     assert min(model.floor_errors_, key=model.floor_errors_.get).endswith("targets clipped")
     error = np.mean((model.predict(X) - f) ** 2)
     assert error < 0.5 * np.mean((LinearRegression().fit(X, y).predict(X) - f) ** 2)
+
+
+@pytest.mark.parametrize("name", ["cart", "method"])
+def test_after_ctrl_c_a_tree_of_cart_s_is_kept(name, monkeypatch):
+    """Wherever the choice is by then: a fold may have no tree yet, or no CART to compare with."""
+    X, y = make_friedman1(600, random_state=0)
+    step = getattr(Folds, name)
+
+    def pressed(self, *given):
+        os.kill(os.getpid(), signal.SIGINT)
+        if name == "method":
+            raise KeyboardInterrupt  # as solvers do that have no tree yet
+        return step(self, *given)
+
+    monkeypatch.setattr(Folds, name, pressed)
+    with pytest.warns(opttree.InterruptedFitWarning):
+        model = opttree.TAORegressor(on_interrupt="keep", random_state=0).fit(X[:400], y[:400])
+    assert model.score(X[400:], y[400:]) > 0.5

@@ -18,6 +18,7 @@ from sklearn.base import clone, is_regressor
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from opttree.estimators import bridge
+from opttree.estimators.losses import units_of_y
 from opttree.estimators.recipe import Estimator, Fit, Rows, is_printed
 from opttree.estimators.steps.rows import class_weighted
 from opttree.estimators.steps.shrink import LEAST_PROBABILITY, errors_of, parted, strengths_of, temperature_of
@@ -161,7 +162,7 @@ class Folds:
         fields = {one.name: one.default for one in dataclasses.fields(cast(Any, options))}
         given = ("split_penalty", "l1_ratio")
         self.penalised = all(name in fields and getattr(options, name) == fields[name] for name in given)  # by default
-        loss = "squared" if self.numbers else "log"
+        loss = "log" if not self.numbers else "absolute" if options.loss == "absolute" else "squared"
         used = rows.weight > 0.0
         whole = TreeProblem(rows.X[used], rows.y[used], 0, loss=loss, sample_weight=rows.weight[used])
         parts = parted(whole, FOLDS, MOST_ROWS)
@@ -174,7 +175,7 @@ class Folds:
         y, self.unit = self.rows.y, np.ones(1)
         if self.numbers:
             Y = y.reshape(len(y), -1)
-            self.unit = moments(Y, weight, outputs_name(Y))[1]
+            self.unit = units_of_y(options, Y, weight)[1]
             y = Y / self.unit
         self.judge = TreeProblem(np.zeros((len(y), 1)), y, 0, loss=loss, sample_weight=weight)
         self.n_answers = self.judge.n_outputs
@@ -185,7 +186,11 @@ class Folds:
         return self.interrupted() or now() > self.due
 
     def errors(self, answers: Floats) -> Floats:
-        """(m,) errors: squared, and of classes the 0/1 error and half the squared error of the probabilities."""
+        """(m,) errors: squared or absolute, and of classes the 0/1 error and half the squared error of the
+        probabilities.
+        """
+        if self.judge.loss == "absolute":
+            return np.abs(answers / self.unit - self.judge.Y).sum(axis=1)
         off = errors_of(self.judge, self.judge.Y, answers / self.unit if self.numbers else answers)
         if self.numbers:
             return off
@@ -258,6 +263,10 @@ class Folds:
         means["linear"] = self.mean(linear)
         flat = self.constant()
         cart, size = self.cart(usual, flat)
+        if size is None:
+            if self.interrupted():
+                return self.at_once(rows, usual)
+            size = 0, 1
         means["cart"], constant = self.mean(cart), self.mean(flat)
         begins = (
             not plain
@@ -274,7 +283,7 @@ class Folds:
                 own = [b[int(setting.clips)][best] for b in bases] if setting.based else None
                 try:
                     tried[setting] = self.method(setting, own, rivals(), ridge)
-                except MemoryError:  # a tree of this depth does not fit
+                except (MemoryError, KeyboardInterrupt):  # a tree of this depth does not fit, or there is none yet
                     tried[setting] = Trial(linear, np.inf)
                 means[str(setting)] = tried[setting].mean
 
@@ -427,10 +436,11 @@ class Folds:
         temperature = temperature_of(self.judge.Y, self.judge.w, answers[best]) if tempers else 1.0
         return Trial(answers[best], self.mean(answers[best]), strengths[best], temperature)
 
-    def cart(self, depth: int, flat: Floats) -> tuple[Floats, tuple[int, int]]:
+    def cart(self, depth: int, flat: Floats) -> tuple[Floats, tuple[int, int] | None]:
         """Answers of CART's trees of the best depth, within a ``depth`` that is given, and smallest leaf; these two.
 
-        Where these are not clearly better than constants, whose answers are ``flat``: theirs, and depth 0.
+        Where these are not clearly better than constants, whose answers are ``flat``: theirs, and depth 0. Where there
+        was no time to compare any: theirs, and None.
         """
         kind = DecisionTreeRegressor if self.numbers else DecisionTreeClassifier
         least, X = getattr(self.options, "min_samples_leaf", 1), as_singles(self.rows.X)
@@ -465,8 +475,10 @@ class Folds:
         with limited(count(self.options.n_jobs)):
             each(fold, self.parts)
         found = {key: answers for key, answers in found.items() if ended.count(key[1]) == len(self.parts)}
-        best = min(found, key=lambda key: self.mean(found[key]), default=None)
-        return (found[best], best) if best is not None and self.beats(found[best], flat) else (flat, (0, leaves[0]))
+        if not found:
+            return flat, None
+        best = min(found, key=lambda key: self.mean(found[key]))
+        return (found[best], best) if self.beats(found[best], flat) else (flat, (0, leaves[0]))
 
 
 def less(rows: Rows, base: Tree) -> Floats:

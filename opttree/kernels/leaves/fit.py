@@ -94,7 +94,10 @@ def fit_linear_absolute(X, rows, h, Y, l1, l2, value, coef):
     for k in range(Y.shape[1]):
         y = Y[:, k : k + 1]
         middle = np.median(y)
-        scale = np.abs(y - middle).mean()
+        away = np.abs(y - middle)
+        scale = np.median(away)
+        if scale == 0.0:
+            scale = away.mean()
         if scale == 0.0:
             coef[k], value[k] = 0.0, middle
             continue

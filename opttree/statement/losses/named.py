@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from opttree.kernels.leaves import fit as leaves
 from opttree.kernels.losses import codes, entropy
 from opttree.statement.losses.base import NAMED, Loss
-from opttree.statement.losses.robust import weighted_quantile
+from opttree.statement.losses.robust import typical, weighted_quantile
 
 __all__ = ["NAMED", "Absolute", "Log", "Squared", "ZeroOne"]
 
@@ -96,11 +96,11 @@ class Absolute(Loss):
 
     def majorizer(self, y: Floats, prediction: Floats) -> tuple[Floats, Floats]:
         """``w = 1 / (2 s)``, ``t = r`` for residuals r of all outputs, whose sizes add up to s: as in Huber's loss, s
-        is at least its mean over the rows.
+        is at least its median over the rows, of those that are not 0.
         """
         r = y - prediction
         size = np.abs(r).sum(axis=1, keepdims=True)
-        return np.broadcast_to(0.5 / np.maximum(size, max(float(size.mean()), 1e-300)), r.shape), r
+        return np.broadcast_to(0.5 / np.maximum(size, typical(size)), r.shape), r
 
 
 class _Labels(Loss):

@@ -11,8 +11,14 @@ from opttree.runtime.options import option
 from opttree.statement.losses.base import Loss
 
 Floats = NDArray[np.float64]
-NEAR = 1e-3  # residual below which a piecewise linear loss is majorised as if it were this large, in mean residuals
+NEAR = 1e-3  # residual below which a piecewise linear loss is majorised as if it were this large, in `typical` ones
 BISECTIONS = 200
+
+
+def typical(sizes: Floats) -> float:
+    """The median of the sizes of residuals that are not 0: a few spoilt outcomes do not change it."""
+    sizes = sizes[sizes > 0.0]
+    return float(np.median(sizes)) if sizes.size else 1e-300
 
 
 def weighted_quantile(y: Floats, w: Floats, q: float) -> float:
@@ -91,7 +97,7 @@ class Quantile(Loss):
         only up to their size.
         """
         r = y - prediction
-        size = np.maximum(np.abs(r), NEAR * max(float(np.abs(r).mean()), 1e-300))
+        size = np.maximum(np.abs(r), NEAR * typical(np.abs(r)))
         return 0.25 / size, r + (2.0 * self.q - 1.0) * size
 
 
