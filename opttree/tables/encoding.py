@@ -813,7 +813,7 @@ def raw_column(values: Any, column: Column) -> Any:
             if column.kind != "date":
                 raise ValueError(f"X column {column.name!r} must hold {column.kind}s, as in training; got dates")
             if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
-                values = values.dt.replace_time_zone(None)  # as clocks there show it
+                values = values.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
             micro = values.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64).to_numpy()
             return np.where(values.is_null().to_numpy(), np.nan, micro) / (1e6 * DAY)
         if isinstance(kind, nw.Duration):
@@ -852,7 +852,8 @@ def as_number(value: Any, column: Column) -> float:
         if isinstance(moment, datetime.date):
             if not isinstance(moment, datetime.datetime):
                 moment = datetime.datetime(moment.year, moment.month, moment.day)
-            return (moment.replace(tzinfo=None) - EPOCH).total_seconds() / DAY
+            moment = moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+            return (moment - EPOCH).total_seconds() / DAY
     elif isinstance(value, datetime.timedelta):
         return value.total_seconds() / DAY
     else:

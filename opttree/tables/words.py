@@ -41,7 +41,7 @@ POINT = re.compile(r"[1-9]\d{0,2}(,\d{3})+(\.\d*)?")  # 1,234.5
 COMMA = re.compile(r"[1-9]\d{0,2}(\.\d{3})+(,\d*)?|\d+,\d*|,\d+")  # 1.234,5 and 12,5
 WHOLE = re.compile(r"(?!0\d\d+$)\d+")
 CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?")
-ZONE = re.compile(r"(?<=\d)\s*(?:Z|UTC|GMT|[+-]\d\d:?\d\d)$")  # after a time
+ZONE = re.compile(r"(?<=\d)\s*(?:Z|UTC|GMT|([+-])(\d\d):?([0-5]\d))$")  # after a time
 MANY = 2000  # texts that are looked at one by one
 DAY_FIRST = ("%d{s}%m{s}%Y", "%d{s}%m{s}%y")
 MONTH_FIRST = ("%m{s}%d{s}%Y", "%m{s}%d{s}%y")
@@ -210,8 +210,8 @@ def as_dates(
 ) -> Found | None:
     """The dates that all texts, but for marks of missing values, are written of; None if they are not.
 
-    ``order`` is "day-first", "month-first" or "auto"; ``form`` a format that is known. Times with zones are taken as
-    clocks there show them.
+    ``order`` is "day-first", "month-first" or "auto"; ``form`` a format that is known. Times with zones
+    become those of UTC.
     """
     marks = [*marks_in(texts), *({*texts} & {*blanks})]
     written = [text for text in texts if text not in set(marks)]
@@ -223,7 +223,8 @@ def as_dates(
     likely = [one for one in ([form] if form else _forms(first[0], order)) if _fits(first[0], one)]
     likely = [one for one in likely if _parsed(first, one) is not None]
     there = [_clock(text) for text in written] if likely else []
-    results = [(one, parsed) for one in likely if (parsed := _parsed(there, one)) is not None]
+    ahead = pd.to_timedelta([_ahead(text) for text in written], unit="min") if likely else None
+    results = [(one, parsed - ahead) for one in likely if (parsed := _parsed(there, one)) is not None]
     if not results:
         return None
     chosen, parsed = results[0]
@@ -246,6 +247,14 @@ def as_dates(
 def _clock(text: str) -> str:
     """A date's text without blanks around it and without its zone."""
     return ZONE.sub("", text.strip()) if ":" in text else text.strip()
+
+
+def _ahead(text: str) -> int:
+    """Minutes by which the zone of a date's text is ahead of UTC; 0 without one."""
+    zone = ZONE.search(text.strip()) if ":" in text else None
+    if zone is None or zone[1] is None:
+        return 0
+    return int(zone[1] + "1") * (60 * int(zone[2]) + int(zone[3]))
 
 
 def _forms(text: str, order: str) -> list[str]:
