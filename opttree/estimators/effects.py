@@ -39,7 +39,7 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
 
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     """``tree_`` with the effects of its leaves, and their standard errors, by the rows that are for them."""
-    X, y, (weight, labels) = fit.X, fit.rows.y, options._estimating
+    X, y, (weight, labels, copy) = fit.X, fit.rows.y, options._estimating
     tree = raw_tree(fit.scaling, as_tree(outcome.result.tree), fit.problem, X[fit.rows.weight > 0.0])
     used = weight > 0.0
     while True:
@@ -53,7 +53,9 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     w, effect = weight[used], y[used]
     mass = np.bincount(leaf, w, minlength=tree.n_leaves)
     effects = np.bincount(leaf, w * effect, minlength=tree.n_leaves) / mass
-    errors = np.sqrt(np.bincount(leaf, np.square(w * (effect - effects[leaf])), minlength=tree.n_leaves)) / mass
+    _rows, first, copy = np.unique(copy[used], return_index=True, return_inverse=True)  # copies are one observation
+    off = np.bincount(copy.ravel(), w * (effect - effects[leaf]))
+    errors = np.sqrt(np.bincount(leaf[first], np.square(off), minlength=tree.n_leaves)) / mass
     filled = with_training(replace(tree, values=effects[:, None]), X, weight)
     return {"tree_": filled, "standard_errors_": errors, "treatments_": labels}
 
@@ -199,16 +201,21 @@ class CausalTree(RegressorMixin, ProvedTree):
         y[used], t[used] = parts[:2]
         weight = given * np.square(t)
         finding, estimating = weight.copy(), weight.copy()
+        numbers = as_numbers(rows_of(table, np.flatnonzero(used)), outcome[used])
+        said = np.column_stack([outcome[used], np.unique(treatment[used], return_inverse=True)[1]])
+        first, copy = different_rows(numbers, said)
         if self.honest:
-            numbers = as_numbers(rows_of(table, np.flatnonzero(used)), outcome[used])
-            said = np.column_stack([outcome[used], np.unique(treatment[used], return_inverse=True)[1]])
-            first, copy = different_rows(numbers, said)
             order = rng.permutation(first.size)
             ((out, kept),) = with_copies([(order[: order.size // 2], order[order.size // 2 :])], copy)
             finding[np.flatnonzero(used)[out]] = 0.0
             estimating[np.flatnonzero(used)[kept]] = 0.0
-        self._estimating = estimating, labels
-        return super().fit(X, y / t, finding)
+        of = np.zeros(used.size, np.intp)
+        of[used] = copy
+        self._estimating = estimating, labels, of
+        try:
+            return super().fit(X, y / t, finding)
+        finally:
+            del self._estimating
 
     def _residuals(
         self, X: Any, treatment: ArrayLike, outcome: ArrayLike, propensity: ArrayLike | None, seed: int

@@ -140,7 +140,7 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, ProvedTree):
         value : float
             The weighted mean.
         error : float
-            Its standard error, of independent rows: one of weight 2 is one observation, not two.
+            Its standard error, of independent rows: one of weight 2 is one observation, not two. NaN of a single one.
         """
         action = self._actions(X)
         table = checked_rewards(rewards, len(self.classes_))
@@ -151,7 +151,8 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, ProvedTree):
         share = weight / weight.sum()
         gained = table[np.arange(len(table)), action]
         value = float(share @ gained)
-        return value, float(np.sqrt(np.sum(np.square(share * (gained - value)))))
+        error = float(np.sqrt(np.sum(np.square(share * (gained - value)))))
+        return value, error if np.count_nonzero(weight) > 1 else float("nan")
 
     def _actions(self, X: Any) -> NDArray[Any]:
         Z = self._validated(X)

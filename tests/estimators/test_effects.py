@@ -154,3 +154,18 @@ def test_known_probabilities_are_taken_as_they_are():
     y = 10.0 + rng.normal(size=t.size)
     found = causal.scores(np.zeros((t.size, 1)), t, y, propensity=[1.0 - 5e-4, 5e-4], method="ipw")
     np.testing.assert_allclose(found[:, 1], t * y / 5e-4)
+
+
+def test_copies_make_no_interval_narrower():
+    """Of 60 tables of which each row stood three times, 45 intervals of 95 % had the effect; 57 have."""
+    rng = np.random.default_rng(0)
+    X, t = rng.normal(size=(300, 3)), rng.integers(0, 2, 300)
+    y = X[:, 1] + t + rng.normal(size=300)
+    widths = []
+    for times in (1, 3):
+        model = CausalTree(1, split_price=0.05, **SIMPLE)
+        model.fit(*(np.repeat(part, times, axis=0) for part in (X, t, y)))
+        low, high = model.effect_interval(X[:1])[0]
+        widths.append(high - low)
+        assert not hasattr(model, "_estimating")  # a weight of each training row
+    assert widths[1] > 0.8 * widths[0]  # .58 before
