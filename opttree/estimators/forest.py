@@ -41,6 +41,7 @@ SPARSE_SIZE = 9  # features, for which the default depth is that of constant lea
 FEWEST_TREES, MOST_TREES = 30, 100  # where their number is left to the forest
 SEARCH_TREES = 8  # trees of the small forest fitted for each depth in the depth search
 DEEPEST = 14
+CLASS_ROWS = 30  # of a class in the mean, from which no kind of a stack needs to be of small pure leaves
 STACKED_ROWS, STACKED_TREES = 2000, 10  # fewer rows, and as many trees, take trees of several kinds
 
 
@@ -208,6 +209,8 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
     elif _is_stacked(options, problem):
         kinds = bridge.solvers.ensembles.stacked.usual_members()
         members = tuple(replace(solver, kind=usual.kind) for usual in kinds)
+        if problem.is_classification and problem.n_samples < CLASS_ROWS * problem.n_outputs:
+            members += (replace(solver, kind="cart-constant", sample="bootstrap"),)
         solver = bridge.solvers.StackedForest(trees_of(options), members, linear=True)
         if options.n_estimators == "auto" and not is_printed(options):
             solver = replace(solver, most_trees=MOST_TREES)

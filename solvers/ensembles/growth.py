@@ -153,7 +153,7 @@ class Shared:
     @property
     def fewest(self) -> int:
         """Rows that a leaf of a randomised tree has at least; linear leaves take many where there are many features."""
-        fewest = self.n_features // CART_ROWS
+        fewest = min(self.n_features // CART_ROWS, self.w.size // (3 * self.Y.shape[1]))
         return fewest if self.linear else min(fewest, FEW_ENOUGH)
 
     def of_kind(self, kind: str) -> Shared:

@@ -18,7 +18,6 @@ from sklearn.base import clone, is_regressor
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from opttree.estimators import bridge
-from opttree.estimators.losses import units_of_y
 from opttree.estimators.recipe import Estimator, Fit, Rows, is_printed
 from opttree.estimators.steps.rows import class_weighted
 from opttree.estimators.steps.shrink import LEAST_PROBABILITY, errors_of, parted, strengths_of, temperature_of
@@ -45,7 +44,7 @@ SHARE, LEAST_TIME = 0.5, 1.0  # of the time limit, for the choice; seconds below
 RIDGES = (1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 10.0)
 WIDE = 200  # features, from which every third of them is tried
 SPARSE_RIDGES = (3e-5, 3e-4, 3e-3)  # on features in the units of sparse tables
-CART_DEPTHS, CART_LEAVES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 30), (1, 5, 20)
+CART_DEPTHS, CART_LEAVES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 30, 60), (1, 5, 20)
 CART_SHRINKAGE = 3.0  # rows of the parent in a leaf of classes, none of which is then certain
 CLEARLY = 1.0  # standard errors, by which trees of the first folds are given up
 MARGIN = 0.1  # of the range of y, by which answers of linear leaves may lie beyond it
@@ -162,7 +161,7 @@ class Folds:
         fields = {one.name: one.default for one in dataclasses.fields(cast(Any, options))}
         given = ("split_penalty", "l1_ratio")
         self.penalised = all(name in fields and getattr(options, name) == fields[name] for name in given)  # by default
-        loss = "log" if not self.numbers else "absolute" if options.loss == "absolute" else "squared"
+        loss = "squared" if self.numbers else "log"
         used = rows.weight > 0.0
         whole = TreeProblem(rows.X[used], rows.y[used], 0, loss=loss, sample_weight=rows.weight[used])
         parts = parted(whole, FOLDS, MOST_ROWS)
@@ -175,7 +174,7 @@ class Folds:
         y, self.unit = self.rows.y, np.ones(1)
         if self.numbers:
             Y = y.reshape(len(y), -1)
-            self.unit = units_of_y(options, Y, weight)[1]
+            self.unit = moments(Y, weight, outputs_name(Y))[1]
             y = Y / self.unit
         self.judge = TreeProblem(np.zeros((len(y), 1)), y, 0, loss=loss, sample_weight=weight)
         self.n_answers = self.judge.n_outputs
@@ -186,11 +185,7 @@ class Folds:
         return self.interrupted() or now() > self.due
 
     def errors(self, answers: Floats) -> Floats:
-        """(m,) errors: squared or absolute, and of classes the 0/1 error and half the squared error of the
-        probabilities.
-        """
-        if self.judge.loss == "absolute":
-            return np.abs(answers / self.unit - self.judge.Y).sum(axis=1)
+        """(m,) errors: squared, and of classes the 0/1 error and half the squared error of the probabilities."""
         off = errors_of(self.judge, self.judge.Y, answers / self.unit if self.numbers else answers)
         if self.numbers:
             return off
