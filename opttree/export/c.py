@@ -112,10 +112,17 @@ def rules(name: str) -> str:
 
 
 def rules_file(place: Path, name: str) -> str:
-    """The name of that file: what others wrote stays."""
-    made = place / "Makefile"
-    free = not made.exists() or made.read_bytes() == rules(name).encode()
-    return "Makefile" if free else f"{name}.mk"
+    """The name of that file: what others wrote stays.
+
+    Raises
+    ------
+    ValueError
+        If others wrote files of both names.
+    """
+    for made in (place / "Makefile", place / f"{name}.mk"):
+        if not made.exists() or (made.is_file() and made.read_bytes() == rules(name).encode()):
+            return made.name
+    raise ValueError(f"name must be one whose {name}.mk is not there yet, beside a Makefile; got {name!r}")
 
 
 class Source(Constants):

@@ -129,7 +129,7 @@ class Distilled(Solver):
                 yield from self._studied(self.student, taught.restated(depth=depth), rng.spawn(1)[0])
             return Termination.ITERATION_LIMIT
         taught = problem.with_rows(X, answers, weight, loss="squared", leaves=linear, min_leaf=1)
-        shared = Shared.of(taught, grower, (float(self.shrinkage),))
+        shared = Shared.of(taught, grower, (float(self.shrinkage),)).of_kind("oblique")
         for depth in self.depths or (problem.depth,):
             students: list[tuple[float, Tree]] = []
             deep = replace(shared, depth=depth)

@@ -69,6 +69,7 @@ class Shared:
     by_root: bool = False  # whether CART's trees look at the square root of the features: classes, sparse tables
     is_sparse: bool = False  # whether ``rows`` is, and ``X`` one column of zeros: leaves are constant
     basis: Floats | None = None  # (p, q) orthonormal, of the coordinates in ``X`` and ``blocks``, if they are that
+    precise: Floats | None = None  # these in double precision: Gram matrices of a sample of the rows are singular
     copy: NDArray[np.intp] | None = None  # see `copies_of`: copies of a row are drawn, or left out, together
     made: list[Any] = field(default_factory=list)  # `bins`, once there
 
@@ -124,6 +125,7 @@ class Shared:
             problem.is_sparse and problem.is_classification,
             problem.is_sparse,
             basis,
+            None if basis is None else Z,
             copies_of(problem.X, problem.Y),
         )
 
@@ -164,7 +166,7 @@ class Shared:
             return replace(self, linear=False).of_kind("cart")
         if kind == "oblique" and self.wide and self.linear:
             X = np.asarray(self.rows, np.float32)
-            return replace(self, X=X, basis=None, shrinkages=(np.nan,), lassos=(self.leaf_lasso,))
+            return replace(self, X=X, basis=None, precise=None, shrinkages=(np.nan,), lassos=(self.leaf_lasso,))
         if kind not in ("cart", "extra") or self.options.leaf_lasso != "oob":
             return self
         shrinkages = tuple(dict.fromkeys(self.shrinkages))
@@ -230,8 +232,10 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     p = shared.n_features
     linear = shared.linear and not too_large(skeleton.n_nodes, p)
     children = writable(skeleton.children)
-    moments = alternation.node_moments(sample, leaf, children, linear, 2 * (p + 1))
-    low, high = moments.low, moments.high
+    told = sample if shared.precise is None else sample._replace(X=shared.precise)
+    moments = alternation.node_moments(told, leaf, children, linear, 2 * (p + 1))
+    low, high = (np.asarray(ends, np.float32) for ends in (moments.low, moments.high))
+    moments = moments._replace(low=low, high=high)
     shape = len(shared.shrinkages), skeleton.n_leaves, shared.Y.shape[1], shared.X.shape[1] + 1
     models = np.zeros(shape, np.float32)
     leaf_l1, relaxed = shared.leaf_l1 * float(w.sum()), shared.options.relaxed

@@ -28,18 +28,19 @@ def test_root_model_is_ridge_regression_and_leaves_tend_to_it():
 
 
 def test_models_of_fewer_rows_than_features_are_in_the_span_of_the_rows():
+    """Of a sample of them their products are singular in these coordinates, and the constant may be in the span, too."""
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(40, 300)), rng.normal(size=40)
-    X -= X.mean(axis=0)  # the constant is one of the span otherwise, to single precision
+    X, y = rng.normal(size=(40, 300)) + 10.0, rng.normal(size=40)
     problem = TreeProblem(X, y, depth=2, leaves="linear")
-    for kind in ("extra", "oblique"):
-        shared = Shared.of(problem, TAOForest(1, sample=1.0, clip=False, constant_iterations=0), (1e9,))
+    for kind, sample in (("extra", 1.0), ("oblique", 1.0), ("extra", 0.7), ("oblique", 0.7), ("cart", "bootstrap")):
+        shared = Shared.of(problem, TAOForest(1, sample=sample, clip=False, constant_iterations=0), (1e9,))
         assert shared.X.shape == (40, 40)
-        tree = grow(shared, (kind, np.random.default_rng(0))).tree(0, None)
-        Z = np.column_stack([X, np.ones(40)])
-        ridge = Z.T @ np.linalg.solve(Z @ Z.T + alternation.ROOT_RIDGE * 40 * np.eye(40), y)
-        new = rng.normal(size=(200, 300))
-        np.testing.assert_allclose(tree.predict(new), new @ ridge[:-1] + ridge[-1], atol=1e-4)
+        grown = grow(shared, (kind, np.random.default_rng(0)))
+        w = np.sqrt(shared.weights(np.random.default_rng(0)).astype(np.float64))  # the first that are drawn
+        Z = w[:, None] * np.column_stack([X, np.ones(40)])
+        ridge = Z.T @ np.linalg.solve(Z @ Z.T + alternation.ROOT_RIDGE * np.sum(w**2) * np.eye(40), w * y)
+        new = rng.normal(size=(200, 300)) + 10.0
+        np.testing.assert_allclose(grown.tree(0, None).predict(new), new @ ridge[:-1] + ridge[-1], atol=1e-4)
 
 
 def test_leaf_numbers_are_those_of_the_tree():
