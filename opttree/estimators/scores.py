@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
+from opttree.runtime.words import shown
 from opttree.statement.copies import copies_of, different_rows, with_copies
 from opttree.tables.checks import TableWarning, as_given
 from opttree.tables.encoder import TableEncoder, as_array, needs_encoding
@@ -237,6 +238,12 @@ def _models(outcome_model: Any, propensity_model: Any, random_state: int | None)
     """A regressor of outcomes and a classifier of treatments: those that are given, or forests."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
+    for name, model, method in (
+        ("outcome_model", outcome_model, "predict"),
+        ("propensity_model", propensity_model, "predict_proba"),
+    ):
+        if model is not None and not all(hasattr(model, needed) for needed in ("fit", "get_params", method)):
+            raise ValueError(f"{name} must be an estimator that has {method}, or None; got {shown(model)}")
     forest = {"n_estimators": 200, "min_samples_leaf": 5, "random_state": random_state, "n_jobs": -1}
     regressor = RandomForestRegressor(**forest) if outcome_model is None else outcome_model
     return regressor, RandomForestClassifier(**forest) if propensity_model is None else propensity_model

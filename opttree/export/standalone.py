@@ -18,7 +18,7 @@ def whole(level):  # 3.0 as 3, and -0.0 as 0
 def encode(encoding, rows):  # rows: dictionaries of texts, as csv.DictReader reads them
     Z = np.zeros((len(rows), len(encoding["features"])))
     for j, f in enumerate(encoding["features"]):
-        (name, kind), numbers = encoding["columns"][f["column"]], f.get("numbers", {})
+        (name, kind), numbers = encoding["columns"][f["column"]][:2], f.get("numbers", {})
         known = {v for g in encoding["features"] if g["column"] == f["column"] for v in g.get("numbers", {})}
         as_level = {"category": whole, "code": float}.get(kind)
         numbers = {as_level(v): number for v, number in numbers.items()}
@@ -76,4 +76,5 @@ if __name__ == "__main__":
         answers = [outputs(tree, X) for tree in layer]
         total, X = [*total, *(own[:, :K] for own in answers)], np.hstack([X, *answers])
     mean = np.mean(total, axis=0)  # numbers, or scores of the classes
-    np.savetxt(sys.stdout, mean if classes is None else np.array(classes)[mean.argmax(axis=1)], "%s")
+    labels = [str(label).replace("\n", "\\n") for label in classes or ()]
+    np.savetxt(sys.stdout, np.array(labels)[mean.argmax(axis=1)] if labels else mean, "%s")

@@ -35,5 +35,6 @@ def short(name: str, most: int = 24) -> str:
 
 def shown(value: object) -> str:
     """A value as messages quote it, in at most 60 characters."""
-    words = repr(value)
+    item = getattr(value, "item", None) if getattr(value, "ndim", None) == 0 else None  # of a number of NumPy's
+    words = repr(value if item is None else item())
     return words if len(words) <= 60 else f"{words[:57]}..."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any, Self
 
@@ -31,13 +33,16 @@ from opttree.tables.encoding import (
     Unread,
     Value,
     coded,
+    is_missing,
     is_table,
     kind_of,
     level_text,
     narwhal,
     raw_columns,
     table_names,
+    zone_of,
 )
+from opttree.tables.numbers import LARGEST
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.weights import check_weight
 
@@ -47,6 +52,7 @@ Floats = NDArray[np.float64]
 MAX_LEVELS = 16
 MIN_LEVEL_ROWS = 5
 CHOICES = ("auto", "drop", "keep")
+ENTRIES = (str, bytes, bool, float, int, np.generic, Decimal, datetime.date)  # of arrays of objects that are encoded
 FOLDS = 5
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of the shrinkage of target statistics, in rows
 CHANCE = 0.01  # of a column that says nothing to be taken for one that does
@@ -250,6 +256,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             check_weight(weight)
             used = np.flatnonzero(weight)
         target = None if y is None else np.asarray(y)[used].reshape(len(used), -1)
+        if target is not None and texts and target.dtype.kind == "f" and np.abs(target).max() > LARGEST:
+            raise ValueError(f"y must be at most {LARGEST:g} beside text; got {np.abs(target).max():g}")
         every, copy = used, None
         if copies is not None and target is not None and texts:
             numbers = [coded(raw[j])[1] if j in texts else raw[j] for j in range(len(columns))]
@@ -494,15 +502,17 @@ def columns_of(X: Any, categorical_features: Any) -> tuple[Column, ...]:
     names = table_names(X)
     if names is None:
         texts = [f"x{j}" for j in range(X.shape[1])]
-        kinds = [kind_of(X[:, j], name) for j, name in enumerate(texts)]
+        columns = [X[:, j] for j in range(X.shape[1])]
     else:
         frame = narwhal(X)
-        kinds = [kind_of(frame.get_column(name), str(name)) for name in names]
         texts = [str(name) for name in names]
+        columns = [frame.get_column(name) for name in names]
+    kinds = [kind_of(column, name) for column, name in zip(columns, texts, strict=True)]
+    zones = [zone_of(column) if kind == "date" else "" for column, kind in zip(columns, kinds, strict=True)]
     categories = chosen(categorical_features, texts)
     return tuple(
-        Column(name, ("code" if kind == "number" else "category") if j in categories else kind)
-        for j, (name, kind) in enumerate(zip(texts, kinds, strict=True))
+        Column(name, "code" if kind == "number" else "category") if j in categories else Column(name, kind, zone)
+        for j, (name, kind, zone) in enumerate(zip(texts, kinds, zones, strict=True))
     )
 
 
@@ -585,7 +595,7 @@ def needs_encoding(X: Any, categorical_features: Any) -> bool:
     try:
         return has_nan(array.astype(np.float64))
     except (TypeError, ValueError, OverflowError):
-        return all(isinstance(v, (str, bytes, bool, float, int, type(None), np.generic)) for v in array.flat)
+        return all(isinstance(v, ENTRIES) or is_missing(v) for v in array.flat)
 
 
 def has_nan(array: NDArray[Any]) -> bool:

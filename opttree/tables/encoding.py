@@ -6,9 +6,10 @@ import datetime
 import math
 import numbers as kinds_of_numbers
 import re
+import zoneinfo
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -32,14 +33,19 @@ MOST_NEW, FEWEST_NEW = 0.3, 20  # share of rows with levels that a model does no
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its name, and what it holds. A "code" is a category whose levels are numbers."""
+    """A column of a table: its name, and what it holds. A "code" is a category whose levels are numbers; dates with a
+    time zone are as clocks of that ``zone`` show them, whatever the zone of new ones.
+    """
 
     name: str
     kind: Kind
+    zone: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise ValueError(f"the name of a column must be text; got {shown(self.name)}")
+        if self.zone != "" and (not isinstance(self.zone, str) or _zone(self.zone) is None):
+            raise ValueError(f"zone must be the name of a time zone; got {shown(self.zone)}")
         if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise ValueError(f"kind must be one of {list(KINDS)}; got {shown(self.kind)}")
 
@@ -555,7 +561,8 @@ class Encoding:
         """Plain lists, texts and numbers that `json` can write."""
         kinds = {kind: name for name, kind in FEATURES.items()}
         features = [{"kind": kinds[type(feature)], **asdict(feature)} for feature in self.features]
-        return {"columns": [[column.name, column.kind] for column in self.columns], "features": features}
+        columns = [[c.name, c.kind, c.zone] if c.zone else [c.name, c.kind] for c in self.columns]
+        return {"columns": columns, "features": features}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Encoding:
@@ -577,7 +584,7 @@ class Encoding:
             For damaged content.
         """
         try:
-            columns = tuple(Column(name, kind) for name, kind in data["columns"])
+            columns = tuple(Column(name, kind, *zone) for name, kind, *zone in data["columns"])
             features = [
                 FEATURES[entry["kind"]](**{key: value for key, value in entry.items() if key != "kind"})
                 for entry in data["features"]
@@ -790,6 +797,26 @@ def _kind_of_objects(values: Sequence[Any], name: str) -> Kind:
     return "category"
 
 
+def zone_of(values: Any) -> str:
+    """The time zone of a column's dates, "" without one; UTC of a column of objects, and where no system knows it."""
+    import narwhals as nw
+
+    if isinstance(values, np.ndarray) or not isinstance(values.dtype, nw.Datetime):
+        entries = values.tolist() if isinstance(values, np.ndarray) else values.to_list()
+        return "UTC" if any(getattr(value, "tzinfo", None) is not None for value in entries) else ""
+    zone = values.dtype.time_zone
+    return "" if zone is None else zone if _zone(zone) is not None else "UTC"
+
+
+@cache
+def _zone(name: str) -> datetime.tzinfo | None:
+    """The time zone of this name, or None."""
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
 def is_missing(value: Any) -> bool:
     """Whether an entry of a column is missing: None, NaN, NaT, NA or an empty text."""
     if isinstance(value, (str, bytes)):
@@ -813,7 +840,8 @@ def raw_column(values: Any, column: Column) -> Any:
             if column.kind != "date":
                 raise ValueError(f"X column {column.name!r} must hold {column.kind}s, as in training; got dates")
             if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
-                values = values.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+                values = values.dt.convert_time_zone(column.zone) if column.zone else values
+                values = values.dt.replace_time_zone(None)
             micro = values.cast(nw.Datetime("us")).dt.timestamp("us").cast(nw.Float64).to_numpy()
             return np.where(values.is_null().to_numpy(), np.nan, micro) / (1e6 * DAY)
         if isinstance(kind, nw.Duration):
@@ -852,8 +880,9 @@ def as_number(value: Any, column: Column) -> float:
         if isinstance(moment, datetime.date):
             if not isinstance(moment, datetime.datetime):
                 moment = datetime.datetime(moment.year, moment.month, moment.day)
-            moment = moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
-            return (moment - EPOCH).total_seconds() / DAY
+            if moment.tzinfo is not None and column.zone:
+                moment = moment.astimezone(_zone(column.zone))
+            return (moment.replace(tzinfo=None) - EPOCH).total_seconds() / DAY
     elif isinstance(value, datetime.timedelta):
         return value.total_seconds() / DAY
     else:

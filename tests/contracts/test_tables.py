@@ -1,12 +1,14 @@
 """Tables of pandas, polars and Arrow, by every kind of estimator."""
 
 import datetime
+import decimal
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
+from sklearn.ensemble import BaggingClassifier
 from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 
@@ -269,3 +271,33 @@ def test_a_start_deeper_than_the_search_waits_for_its_depth():
     X = rng.normal(size=(150, 3))
     start = TAORegressor(3, random_state=0).fit(X, 2 * X[:, 0] + X[:, 1] ** 2).tree_
     assert TAORegressor("cv", init=start, cv=2, random_state=0).fit(X, 2 * X[:, 0]).score(X, 2 * X[:, 0]) > 0.8
+
+
+def test_dates_are_the_same_moments_in_any_zone(tmp_path):
+    """Splits are in the zone of the training; clocks of other zones were taken for its."""
+    hours = pd.date_range("2024-01-01", periods=200, freq="h", tz="UTC")
+    y = (hours > pd.Timestamp("2024-01-05 03:30", tz="UTC")).astype(int)
+    model = TAOClassifier(1, splits="axis", random_state=0).fit(pd.DataFrame({"t": hours.tz_convert("Asia/Tokyo")}), y)
+    assert "t <= 2024-01-05 12:30" in model.to_text()
+    opttree.save(model, tmp_path / "m.json")
+    mixed = pd.DataFrame({"t": [t.tz_convert("Asia/Tokyo" if k % 2 else "UTC") for k, t in enumerate(hours)]})
+    for one in (model, opttree.load(tmp_path / "m.json"), TAOClassifier(1, random_state=0).fit(mixed, y)):
+        for zone in ("UTC", "Asia/Tokyo", "America/New_York"):
+            assert np.array_equal(one.predict(pd.DataFrame({"t": hours.tz_convert(zone)})), y)
+        assert np.array_equal(one.predict(mixed), y)
+
+
+def test_arrays_of_objects_may_hold_what_tables_hold():
+    days = pd.date_range("2024-01-01", periods=60)
+    rows = pd.DataFrame({"kind": list("abc") * 20, "day": days, "n": [decimal.Decimal(k) for k in range(60)]})
+    rows.loc[3, "kind"] = pd.NA
+    y = days > pd.Timestamp("2024-02-01")
+    model = BaggingClassifier(TAOClassifier(random_state=0), 3, random_state=0).fit(rows, y)
+    assert model.score(rows, y) == 1.0
+    for X in ([{"a": 1}, {"a": 2}], {"a": [1, 2]}):
+        with pytest.raises(ValueError, match="X must be a table or an array; got .*dict.*: make a data frame of it"):
+            TAOClassifier().fit(X, [0, 1])
+    with pytest.raises(ValueError, match=r"y must be at most 1e\+150 beside text; got 1e\+200"):
+        TAORegressor().fit(rows, np.r_[1e200, np.zeros(59)])
+    with pytest.raises(ValueError, match="class_weight must be positive for a class of y"):
+        TAOClassifier(class_weight={False: 0, True: 0}).fit(rows, y)

@@ -28,7 +28,7 @@ def test_root_model_is_ridge_regression_and_leaves_tend_to_it():
 
 
 def test_models_of_fewer_rows_than_features_are_in_the_span_of_the_rows():
-    """Of a sample of them their products are singular in these coordinates, and the constant may be in the span, too."""
+    """Of a sample of them, products are singular in these coordinates, and the constant may be in the span."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 300)) + 10.0, rng.normal(size=40)
     problem = TreeProblem(X, y, depth=2, leaves="linear")

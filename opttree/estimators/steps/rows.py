@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +42,9 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
         For what cannot be read, in one sentence.
     """
     numeric = has_numbers(options)
+    if isinstance(X, Mapping) or (isinstance(X, (list, tuple)) and any(isinstance(row, Mapping) for row in X[:1])):
+        what = "a dict" if isinstance(X, Mapping) else "dicts as rows"
+        raise ValueError(f"X must be a table or an array; got {what}: make a data frame of it")
     stays_sparse = options.recipe.sparse_from is not None and is_given_sparse(X)
     X = X if stays_sparse else as_given(X)
     if hasattr(X, "columns") and not len(X.columns):
@@ -213,6 +216,8 @@ def class_weighted(options: Estimator, y: NDArray[Any], weight: Floats) -> Float
         raise ValueError(f"{rule}; got {class_weight!r}") from error
     if not (np.isfinite(factors) & (factors >= 0.0)).all():
         raise ValueError(f"class_weight must hold finite weights >= 0; got {class_weight!r}")
+    if not factors.any():
+        raise ValueError(f"class_weight must be positive for a class of y; got {class_weight!r}")
     return factors * weight
 
 
