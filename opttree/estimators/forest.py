@@ -235,7 +235,7 @@ def _folds(options: Estimator, fit: Fit, seed: int) -> list[tuple[NDArray[np.int
     """Training and held-out rows of the problem, which has those of positive weight; ``cv`` speaks of all."""
     used = fit.rows.weight > 0.0
     place = np.cumsum(used) - 1
-    cuts = folds_of(options, fit.rows.X, fit.rows.y, seed, fit.rows.table)
+    cuts = folds_of(options, fit.rows.X, fit.rows.y, seed, fit.rows.table, fit.rows.weight)
     if not all(used[part].any() for cut in cuts for part in cut):
         raise ValueError("cv must hold out, and leave, rows of positive weight in every split; got a split without any")
     return [(place[train[used[train]]], place[valid[used[valid]]]) for train, valid in cuts]

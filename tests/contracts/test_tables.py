@@ -295,7 +295,7 @@ def test_arrays_of_objects_may_hold_what_tables_hold():
     model = BaggingClassifier(TAOClassifier(random_state=0), 3, random_state=0).fit(rows, y)
     assert model.score(rows, y) == 1.0
     for X in ([{"a": 1}, {"a": 2}], {"a": [1, 2]}):
-        with pytest.raises(ValueError, match="X must be a table or an array; got .*dict.*: make a data frame of it"):
+        with pytest.raises(ValueError, match=r"X must be a table or an array; got .*dict.*: make a data frame of it"):
             TAOClassifier().fit(X, [0, 1])
     with pytest.raises(ValueError, match=r"y must be at most 1e\+150 beside text; got 1e\+200"):
         TAORegressor().fit(rows, np.r_[1e200, np.zeros(59)])

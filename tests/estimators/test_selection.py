@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import make_friedman1
 
 import opttree
@@ -116,3 +117,16 @@ def test_splits_that_are_none_are_refused(cv, said):
     for model in (TAORegressor("cv", cv=cv), TAOForestRegressor(3, max_depth="cv", cv=cv)):
         with pytest.raises(ValueError, match=said):
             model.fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize(
+    "model", [TAORegressor("cv", random_state=0), TAOForestRegressor(5, max_depth="cv", random_state=0)]
+)
+def test_rows_of_weight_0_are_in_no_fold(model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 4))
+    y = X[:, 0] + X[:, 1] * (X[:, 2] > 0) + 0.5 * rng.normal(size=150)
+    weight = np.r_[np.ones(150), np.zeros(150)]
+    without = clone(model).fit(X, y)
+    model.fit(np.r_[X, X], np.r_[y, y], sample_weight=weight)  # a depth of 2 for 8 before
+    np.testing.assert_allclose(model.predict(X), without.predict(X), rtol=1e-12)

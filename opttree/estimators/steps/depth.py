@@ -43,7 +43,7 @@ def choose_depth(options: Estimator, rows: Rows, seed: int) -> dict[str, Any]:
     began = now()
     X, y, weight = rows.X if rows.table is None else rows.table, rows.y, rows.weight
     feature_units(options, rows.X, rows.weight)  # refuses what the fit to all rows would
-    folds = folds_of(options, rows.X, y, seed, X)
+    folds = folds_of(options, rows.X, y, seed, X, weight)
     if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
     changes = {"cv": 2, "verbose": 0, "random_state": seed, "on_interrupt": "keep"}  # the outer fit passes it on
@@ -112,11 +112,11 @@ def _fit_fold(data: Any, task: Any) -> tuple[Any, dict[float, tuple[float, float
 
 
 def folds_of(
-    model: Any, X: Floats, y: NDArray[Any], seed: int, table: Any = None
+    model: Any, X: Floats, y: NDArray[Any], seed: int, table: Any = None, weight: Floats | None = None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Training and held-out rows of each fold of ``model.cv``; fewer than so many, where each would hold out less than
-    two rows, or no class has a row for each. Copies of a row are in one fold, unless ``model.cv`` is a splitter, which
-    sees the ``table`` that X encodes, if there is one.
+    two rows, or no class has a row for each. Copies of a row are in one fold and rows of ``weight`` 0 in none, unless
+    ``model.cv`` is a splitter, which sees the ``table`` that X encodes, if there is one.
 
     Raises
     ------
@@ -124,6 +124,9 @@ def folds_of(
         If there is no split, or one names rows that are not there.
     """
     whole = isinstance(model.cv, (int, float, np.integer, np.floating))
+    if whole and weight is not None and not np.all(weight > 0.0):
+        used = np.flatnonzero(weight)
+        return [(used[a], used[b]) for a, b in folds_of(model, X[used], y[used], seed)]
     Y = np.unique(y, return_inverse=True)[1] if is_classifier(model) else y
     copy = np.arange(len(y))
     if whole:
