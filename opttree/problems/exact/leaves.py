@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.model.tree import Tree
+from opttree.runtime.clock import seconds_left
 from opttree.statement.numbers import unit_range
 from opttree.statement.penalties import L1
 from opttree.statement.problem import TreeProblem
 
 Floats = NDArray[np.float64]
+PROGRAM = 4e-8  # seconds that a linear program of so many rows takes, over their square
 
 
 def centred(table: Floats, w: Floats) -> Floats:
@@ -21,7 +23,11 @@ def centred(table: Floats, w: Floats) -> Floats:
 
 
 def fit_exact_leaves(problem: TreeProblem, tree: Tree) -> Tree:
-    """The tree with optimal leaves for its splits; linear leaves are fitted in every leaf and not clipped."""
+    """The tree with optimal leaves for its splits; linear leaves are fitted in every leaf and not clipped.
+
+    Where a time limit is too short for linear programs of that many rows, leaves of least absolute deviations are the
+    kernels', which may be a little worse.
+    """
     if problem.leaves == "constant":
         return problem.fit_leaves(tree)
     leaf = problem.leaves_of(tree) - tree.n_branches
@@ -32,6 +38,8 @@ def fit_exact_leaves(problem: TreeProblem, tree: Tree) -> Tree:
         at_zero = problem.with_rows(centred(problem.X, problem.w), problem.y, problem.sample_weight, constraints=())
         values, coefs, _low, _high = at_zero.fit_leaf_arrays(leaf, values, coefs, min_rows=1)
         values = values - coefs @ np.sum(problem.w[:, None] * problem.X, axis=0)
+    elif PROGRAM * float(np.square(np.bincount(leaf)).sum()) * problem.n_outputs > seconds_left():
+        values, coefs, _low, _high = problem.fit_leaf_arrays(leaf, values, coefs, min_rows=1)
     else:
         for number in np.unique(leaf):
             values[number], coefs[number], _cost = linear_absolute_leaf(problem, np.flatnonzero(leaf == number))
