@@ -130,7 +130,7 @@ def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
     values, of which there are not many more combinations than different rows.
 
     Combinations count by entropies of columns, or of several neighbours together while these have few combinations, as
-    the indicators of one category do; of many rows on some. Of sparse tables the first thousand columns are looked at.
+    the indicators of one category do; of many rows on some. Sparse tables of more than a thousand columns are none.
     """
     order = np.argsort(codes, kind="stable")
     m = 1 + int(np.count_nonzero(np.diff(codes[order])))
