@@ -16,7 +16,7 @@ from opttree.runtime.devices import Device
 from opttree.runtime.options import option
 from opttree.runtime.threads import available, each
 from opttree.statement import TreeProblem
-from solvers.core.base import Solver, Step, Steps, at_hand
+from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.result import Termination
 from solvers.gradtree.descent import descents
 from solvers.initial import Initial
@@ -181,13 +181,32 @@ class GradTree(Solver):
             held_out = self.validation.restated(depth=problem.depth)
         elif self.validation is not None:
             train, held_out = problem.split(self.validation, rng, stratify=self.stratify)
+        given = None if start is None else train.trim(start)
+        if given is None and self.init is not None:
+            given = self.init.build(train, rng)
+        found: list[Tree] = []
+
+        def begun() -> Step | None:
+            return None if found or given is None else Step(given, phase="start")
+
+        return (yield from at_last_call(self._runs(problem, train, held_out, given, rng, found), begun))
+
+    def _runs(
+        self,
+        problem: TreeProblem,
+        train: TreeProblem,
+        held_out: TreeProblem,
+        given: Tree | None,
+        rng: Rng,
+        found: list[Tree],
+    ) -> Steps:
+        """The runs, the first from a tree that is ``given``; their trees are ``found``."""
+        yield None
         options = (self.gamma, self.epsilon, self.index, self.dtype)
         dense = DenseTreeProblem(train, *options)
         validation = dense if held_out is train else DenseTreeProblem(held_out, *options)
         _ = dense.data, validation.data  # packed once before threads share them
-        given = None if start is None else train.trim(start)
-        if given is None and self.init is not None:
-            given = self.init.build(train, rng)
+        yield None
         rngs = rng.spawn(self.n_starts)
         thetas = [
             dense.random_theta(start_rng) if given is None or k else dense.soften(given, start_rng)
@@ -204,6 +223,7 @@ class GradTree(Solver):
             better = [k for k in range(self.n_starts) if starts[k].loss < seen[k]]
             for k in sorted(better, key=lambda k: starts[k].loss):  # the best first, in case time is up
                 seen[k], tree = starts[k].loss, self._tree(problem, dense, starts[k].theta)
+                found.append(tree)
                 info = {"validation": starts[k].loss, "epoch": float(starts[k].step)}
                 yield Step(tree, phase=f"start {k + 1}", n_evaluations=epochs, info=info)
             yield None

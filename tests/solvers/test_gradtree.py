@@ -10,7 +10,8 @@ from sklearn.model_selection import train_test_split
 
 from opttree import GradTreeClassifier, GradTreeRegressor, TreeProblem
 from solvers import TAO, AxisNode, CartInit, Chain, GradTree, LocalSearch, solve
-from tests.conftest import classification_problem, ends_in_time
+from solvers.core.base import LastCall
+from tests.conftest import classification_problem, ends_in_time, regression_problem
 
 FAST = GradTree(epochs=60, n_starts=2)
 
@@ -150,3 +151,13 @@ def test_a_limit_is_heard_where_steps_are_many_and_nearly_empty():
     assert rounds == 20  # of a few epochs each
     many = GradTree(epochs=10_000, n_starts=50)
     ends_in_time(lambda: solve(problem, many, time_limit=0.2, random_state=0), 2.0)
+
+
+def test_where_there_is_no_time_for_an_epoch_the_start_is_there():
+    problem = regression_problem(200, depth=3, splits="axis")
+    steps = GradTree(init=CartInit()).steps(problem, None, np.random.default_rng(0))
+    while next(steps) is not None:
+        pass
+    step = steps.throw(LastCall)
+    assert step.phase == "start"
+    assert problem.objective(step.tree) < 0.8 * problem.objective(problem.best_constant())
