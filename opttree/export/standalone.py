@@ -59,8 +59,7 @@ def outputs(tree, X):  # (n, K) outputs, or class probabilities
 if __name__ == "__main__":
     with open(sys.argv[1]) as file, open(sys.argv[2], encoding="utf-8-sig") as table:
         saved, rows = json.load(file), list(csv.DictReader(table, restval=""))
-    model, names = saved["tree"], saved["feature_names"]
-    layers = model.get("layers", [[model]])
+    model, names, layers = saved["tree"], saved["feature_names"], saved["tree"].get("layers", [[saved["tree"]]])
     for tree, part in ((t, k) for layer in layers for t in layer for k in ("A", "coefs") if isinstance(t[k], dict)):
         P, tree[part] = tree[part], np.zeros((len(tree[part]["start"]) - 1, tree["n_features"]))
         tree[part][np.repeat(np.arange(len(tree[part])), np.diff(P["start"])), np.int_(P["columns"])] = P["numbers"]
@@ -76,5 +75,5 @@ if __name__ == "__main__":
         answers = [outputs(tree, X) for tree in layer]
         total, X = [*total, *(own[:, :K] for own in answers)], np.hstack([X, *answers])
     mean = np.mean(total, axis=0)  # numbers, or scores of the classes
-    labels = [str(label).replace("\n", "\\n") for label in classes or ()]
-    np.savetxt(sys.stdout, np.array(labels)[mean.argmax(axis=1)] if labels else mean, "%s")
+    label = None if classes is None else np.char.replace(np.array(classes, str), "\n", "\\n")[mean.argmax(axis=1)]
+    np.savetxt(sys.stdout, mean if label is None else label, "%s")

@@ -230,7 +230,9 @@ def _rounds(
                 high = others.max(axis=1, keepdims=True)
                 offset[lost] = -(high[:, 0] + np.log(np.exp(others - high).sum(axis=1)))
             u = np.where(label == k, h, -h)
-            b, _steps = fit_logistic(part, u, offset, coef[k], -value[k], l1, l2, 1e-3, narrow.NEWTON_STEPS, late)
+            b, _steps = fit_logistic(
+                part, u, offset, coef[k], -value[k], l1, l2, 1e-3, narrow.NEWTON_STEPS, late, False
+            )
             value[k] = -b
             new = part.times(np.append(coef[k], value[k]))
             change = max(change, float(np.abs(new - score[:, k]).max()))

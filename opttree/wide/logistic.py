@@ -169,6 +169,7 @@ def fit_logistic(
     tol: float,
     max_iter: int,
     late: Callable[[], bool] = _never,
+    anew: bool = True,
 ) -> tuple[float, int]:
     """Solve one node problem from the warm start ``(a, b)``; returns ``(b, Newton steps)``; the weights are in ``a``.
 
@@ -181,7 +182,7 @@ def fit_logistic(
         A, L = turned
         z = solve_triangular(L, A @ a, lower=True, check_finite=False)
         own = Part(L, np.arange(part.size, dtype=np.int32))
-        b, steps = fit_logistic(own, u, offset, z, b, l1, l2, tol, max_iter, late)
+        b, steps = fit_logistic(own, u, offset, z, b, l1, l2, tol, max_iter, late, anew)
         a[:] = solve_triangular(L, z, trans=1, lower=True, check_finite=False) @ A
         return b, steps
     beside = 0.0 if offset is None else offset
@@ -225,13 +226,13 @@ def fit_logistic(
         g_new = part.sums(slope)
         t = 1.0
         if _directional(g_new, new, d, l1, l2, -1.0) > 0.0:
-            t = _armijo(u, z, new_z, x, d, descent, l1, l2, 1 if steps == 1 else MAX_TRIALS)
+            t = _armijo(u, z, new_z, x, d, descent, l1, l2, 1 if anew and steps == 1 else MAX_TRIALS)
         if t == 1.0:
             x, z, g = new, new_z, g_new
             continue
         if t > 0.0:
             x, z = x + t * d, z + t * (new_z - z)
-        elif steps == 1 and -descent > ROUNDING * _loss(u, z):
+        elif anew and steps == 1 and -descent > ROUNDING * _loss(u, z):
             x = np.zeros_like(x)
             z = part.times(x) + beside
         else:
@@ -258,7 +259,7 @@ def fit_at_any_width(
     means none.
     """
     if X.shape[1] <= WIDE and not is_sparse(X):
-        found: tuple[float, int] = narrow(X, rows, u, offset, a, b, l1, l2, tol, max_iter)
+        found: tuple[float, int] = narrow(X, rows, u, offset, a, b, l1, l2, tol, max_iter, True)
         return found
     with calm_threads():
         return fit_logistic(part_of(X, rows), u, offset if offset.size else None, a, b, l1, l2, tol, max_iter)

@@ -56,7 +56,7 @@ def test_logistic_reaches_scipys_optimum(rng, l1, l2, with_offset):
     shift = offset if with_offset else 0.0
     a = np.zeros(p)
     rows = np.arange(m, dtype=np.int32)
-    b, _steps = fit_logistic(X, rows, sign * weight, offset, a, 0.0, l1, l2, 1e-10, 200)
+    b, _steps = fit_logistic(X, rows, sign * weight, offset, a, 0.0, l1, l2, 1e-10, 200, True)
     ours = _logistic_objective(np.append(a, -b), X, sign, weight, shift, l1, l2)
 
     def split(v):  # a = v+ - v-, so that the l1 term is linear
@@ -77,9 +77,9 @@ def test_logistic_recovers_from_any_warm_start(rng, start):
     sign = np.where(X @ rng.normal(size=p) + rng.normal(size=m) > 0, 1.0, -1.0)
     rows = np.arange(m, dtype=np.int32)
     best = np.zeros(p)
-    best_b, _ = fit_logistic(X, rows, sign * weight, np.zeros(0), best, 0.0, 1e-4, 0.0, 1e-10, 500)
+    best_b, _ = fit_logistic(X, rows, sign * weight, np.zeros(0), best, 0.0, 1e-4, 0.0, 1e-10, 500, True)
     a = start * rng.normal(size=p)
-    b, steps = fit_logistic(X, rows, sign * weight, np.zeros(0), a, start, 1e-4, 0.0, 1e-8, 500)
+    b, steps = fit_logistic(X, rows, sign * weight, np.zeros(0), a, start, 1e-4, 0.0, 1e-8, 500, True)
     values = [
         _logistic_objective(np.append(w, -c), X, sign, weight, 0.0, 1e-4, 0.0) for w, c in ((a, b), (best, best_b))
     ]

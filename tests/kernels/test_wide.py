@@ -44,7 +44,7 @@ def test_node_problems_have_the_minimiser_of_the_kernel(l1, l2, seed, monkeypatc
         if fit is wide_logistic.fit_logistic:
             b, steps = fit(Part(X, rows), u, offset, a, 0.0, l1, l2, 1e-7, 100)
         else:
-            b, steps = fit(X, rows, u, offset, a, 0.0, l1, l2, 1e-7, 100)
+            b, steps = fit(X, rows, u, offset, a, 0.0, l1, l2, 1e-7, 100, True)
         assert steps < 100
         found.append((objective(X, rows, u, offset, a, b, l1, l2), a, b))
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-7)

@@ -42,8 +42,9 @@ def read_rows(options: Estimator, X: Any, y: Any, sample_weight: ArrayLike | Non
         For what cannot be read, in one sentence.
     """
     numeric = has_numbers(options)
-    if isinstance(X, Mapping) or (isinstance(X, (list, tuple)) and any(isinstance(row, Mapping) for row in X[:1])):
-        what = "a dict" if isinstance(X, Mapping) else "dicts as rows"
+    is_dict = isinstance(X, Mapping) and not is_given_sparse(X)
+    if is_dict or (isinstance(X, (list, tuple)) and any(isinstance(row, Mapping) for row in X[:1])):
+        what = "a dict" if is_dict else "dicts as rows"
         raise ValueError(f"X must be a table or an array; got {what}: make a data frame of it")
     stays_sparse = options.recipe.sparse_from is not None and is_given_sparse(X)
     X = X if stays_sparse else as_given(X)

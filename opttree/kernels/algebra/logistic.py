@@ -152,11 +152,13 @@ def _filled(out, value):
 
 
 @kernel()
-def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
+def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter, anew):
     """Solve one node problem from the warm start ``(a, b)``; returns ``(b, Newton steps)``; the weights are in ``a``.
 
     ``rows (m,)`` index ``X``; ``u`` and ``offset`` (empty for none) are aligned with ``rows``. Stops when the 1-norm of
     the minimum-norm subgradient is at most ``tol * min(W+, W-) / W`` times that at zero weights, liblinear's rule.
+    ``anew``: where the first full step from the warm start fails, zero weights take its place, from which few steps may
+    not reach the minimum.
     """
     p = X.shape[1]
     m = rows.size
@@ -232,8 +234,9 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
         _derivatives(u, new_z, bits, slope, curvature)
         _weighted_sum(X, rows, slope, g)
         t = 1.0
+        begins = anew and steps == 1
         if directional(g, new, d, p, l1, l2, -1.0) > 0.0:
-            t = _armijo(z, new_z, u, x, d, descent, l1, l2, 1 if steps == 1 else MAX_TRIALS)
+            t = _armijo(z, new_z, u, x, d, descent, l1, l2, 1 if begins else MAX_TRIALS)
         if t == 1.0:
             x, new = new, x
             z, new_z = new_z, z
@@ -242,7 +245,7 @@ def fit_logistic(X, rows, u, offset, a, b, l1, l2, tol, max_iter):
             for j in range(p + 1):
                 x[j] += t * d[j]
             _towards(z, new_z, t, z)
-        elif steps == 1 and -descent > ROUNDING * logistic_loss(z, z, 0.0, u):
+        elif begins and -descent > ROUNDING * logistic_loss(z, z, 0.0, u):
             _filled(x, 0.0)
             _margins(X, rows, offset, x, z)
         else:

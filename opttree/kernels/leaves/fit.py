@@ -192,7 +192,7 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
                 else:
                     offset[i] = -(top[i] + np.log(s))
                 u[i] = h[i] if label[i] == k else -h[i]
-            b, _steps = fit_logistic(X, rows, u, offset, coef[k], -value[k], l1, l2, 1e-3, steps)
+            b, _steps = fit_logistic(X, rows, u, offset, coef[k], -value[k], l1, l2, 1e-3, steps, m < 0)
             value[k] = -b
             for i in range(m):
                 s = value[k]

@@ -149,7 +149,9 @@ def fit_range(first, last, level, A, b, net, tol, max_iter):
         rows = order[start[s] : start[s + 1]]
         if rows.size:
             u = level.u[start[s] : start[s + 1]]
-            b[s], _steps = fit_logistic(level.X, rows, u, np.empty(0), A[s], b[s], net.l1, net.l2, tol, max_iter)
+            b[s], _steps = fit_logistic(
+                level.X, rows, u, np.empty(0), A[s], b[s], net.l1, net.l2, tol, max_iter, rows.size >= 0
+            )
 
 
 def fit_nodes(level, A, b, net, tol, max_iter):
