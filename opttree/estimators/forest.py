@@ -395,7 +395,8 @@ class _TAOForest(ForestModel):
         "auto",
         """"oblique" and "axis": TAO trees. "cart" and "extra": randomised trees on features in bins, and
         scikit-learn's extremely randomised trees, with our leaf models, for data where near neighbours predict
-        better than trends. "stacked": oblique, axis-aligned and extremely randomised trees and, beside linear
+        better than trends. "stacked": oblique, axis-aligned and extremely randomised trees, of classes of fewer
+        than 30 rows in the mean also randomised trees of constant leaves, and, beside linear
         leaves, a ridge regression (trees of one leaf), in the shares that predict best on held-out rows, see
         `solvers.StackedForest`. "auto": "stacked" for fewer than 2000 rows and ten trees or more, unless
         ``warm_start``; otherwise oblique trees, or "cart", with linear or constant leaves, if its out-of-bag error
