@@ -57,7 +57,6 @@ def test_hubers_delta_is_in_units_of_y():
     np.testing.assert_allclose(large.predict(X), 1000.0 * small.predict(X), rtol=1e-6)
 
 
-@pytest.mark.parametrize("spoilt", [1e4, 1e12])
 @pytest.mark.parametrize(
     "model",
     [
@@ -70,11 +69,11 @@ def test_hubers_delta_is_in_units_of_y():
     ],
     ids=lambda model: f"{type(model).__name__}-{model.loss}-{model.max_depth}",
 )
-def test_one_spoilt_outcome_is_one(model, spoilt):
+def test_one_spoilt_outcome_is_one(model):
     """Neither units of y, nor a majorizer, nor the rows held out are ruled by it: errors were up to 1e10."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1400, 3))
     y = 2.0 * X[:, 0] + 0.3 * rng.normal(size=1400)
-    y[7] = spoilt
+    y[7] = 1e12
     model.set_params(random_state=0).fit(X[:400], y[:400])
     assert np.abs(model.predict(X[400:]) - y[400:]).mean() < 0.6  # of a constant: 1.6
