@@ -82,6 +82,10 @@ def test_a_makefile_of_others_stays(tmp_path, capsys):
     assert (tmp_path / "Makefile").read_text() == "all: important\n"
     subprocess.run(["make", "-C", str(tmp_path), "-f", "model.mk"], capture_output=True, check=True)
     assert (tmp_path / "libmodel.so").exists()
+    (tmp_path / "model.mk").write_text("all: important\n")
+    with pytest.raises(ValueError, match=r"name must be one whose model\.mk is not there yet, beside a Makefile"):
+        export.to_c(model, tmp_path)
+    assert (tmp_path / "model.mk").read_text() == "all: important\n"
 
 
 def in_c(library, Z, n_outputs, real=np.float64):

@@ -169,3 +169,13 @@ def test_copies_make_no_interval_narrower():
         widths.append(high - low)
         assert not hasattr(model, "_estimating")  # a weight of each training row
     assert widths[1] > 0.8 * widths[0]  # .58 before
+
+
+def test_models_that_are_none_are_refused():
+    X, treated, outcome, _effect = drawn(60)
+    for name, model, method in (
+        ("propensity_model", LinearRegression(), "predict_proba"),
+        ("outcome_model", "x", "predict"),
+    ):
+        with pytest.raises(ValueError, match=f"{name} must be an estimator that has {method}, or None; got"):
+            CausalTree(1, **(SIMPLE | {name: model})).fit(X, treated, outcome)

@@ -317,3 +317,10 @@ def test_rows_of_weight_zero_do_not_move_the_scores():
     one, two = (DRPolicyTree(1, **models).fit(y, T, X=X, sample_weight=weight) for y in (Y, wild))
     np.testing.assert_array_equal(one.scores_, two.scores_)
     assert not one.scores_[:50].any()
+
+
+def test_one_row_tells_no_standard_error():
+    X, rewards = np.arange(40.0)[:, None], np.eye(2)[np.arange(40) // 20]
+    model = PolicyTree(1, random_state=0).fit(X, rewards)
+    assert np.isnan(model.policy_value(X[:1], rewards[:1])[1])
+    assert np.isfinite(model.policy_value(X, rewards)[1])

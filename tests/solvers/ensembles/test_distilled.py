@@ -52,3 +52,13 @@ def test_a_time_limit_ends_a_distilled_student_after_a_pass():
     result = ends_in_time(lambda: solve(problem, long, time_limit=2.0, random_state=0), 4.0)
     assert result.termination is Termination.TIME_LIMIT
     assert result.trace.rows[-1].phase == "student"
+
+
+def test_a_student_of_fewer_rows_than_columns_is_near_its_teacher():
+    """The distance was taken in coordinates that the student's leaves are not in: .13."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 800))
+    y = X[:, 0] - X[:, 1] + 0.1 * rng.normal(size=40)
+    problem = TreeProblem.standardized(X, y, depth=4, leaves="linear")
+    result = solve(problem, Distilled(TAOForest(3, levels=4), factor=3, n_starts=1), random_state=0)
+    assert result.trace.rows[-1].info["unlike_teacher"] < 0.03
