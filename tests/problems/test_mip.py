@@ -166,6 +166,7 @@ def test_programs_of_too_many_thresholds_say_what_they_would_take():
     assert MIP(n_thresholds=10).refusal(problem) is None
 
 
+@pytest.mark.usefixtures("by_hand")
 def test_programs_of_leaves_hear_a_limit_that_is_too_short(monkeypatch):
     """Four of 6,000 rows took 6 s, where .05 s were asked for."""
     monkeypatch.setattr(leaves, "linear_absolute_leaf", lambda *_: pytest.fail("it was stated"))
