@@ -25,6 +25,7 @@ from opttree.estimators.steps.solve import Watch, keep_last, run
 from opttree.estimators.steps.units import Scaling, spread, with_training
 from opttree.estimators.tasks import ClassificationTree, RegressionTree, check_coverage
 from opttree.methods.table import estimator
+from opttree.model.forest import Forest, shares
 from opttree.model.tree import Tree
 from opttree.runtime.clock import now
 from opttree.runtime.options import changed, option
@@ -41,6 +42,8 @@ SPARSE_SIZE = 9  # features, for which the default depth is that of constant lea
 FEWEST_TREES, MOST_TREES = 30, 100  # where their number is left to the forest
 SEARCH_TREES = 8  # trees of the small forest fitted for each depth in the depth search
 DEEPEST = 14
+PRIOR_ROWS = np.array([0.0, 1.0, 3.0, 10.0])  # class frequencies in every leaf, in rows among all of them
+MOST_PRIOR = 0.01  # and as a share of a leaf
 CLASS_ROWS = 30  # of a class in the mean, from which no kind of a stack needs to be of small pure leaves
 STACKED_ROWS, STACKED_TREES = 2000, 10  # fewer rows, and as many trees, take trees of several kinds
 
@@ -291,6 +294,9 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
     if more and trees_of(options) == len(options.forest_.trees):
         return {"forest_": options.forest_}
     info, unit = result.trace.rows[-1].info, _unit(scaling)
+    prior, frequencies = _prior(options, fit, result.tree)
+    if prior > 0.0:
+        scaling = Scaling(scaling.x_mean, scaling.x_scale, prior * frequencies, np.full(n_outputs, 1.0 - prior))
     new = scaling.unscale(result.tree).with_spread(spread(X, weight))
     if more:
         if len(new.trees) < len(options.forest_.trees):
@@ -311,6 +317,27 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
         "oob_prediction_": outside,
     }
     return attributes | (_interval(options, fit, attributes) if is_regressor(options) else {})
+
+
+def _prior(options: Estimator, fit: Fit, forest: Forest) -> tuple[float, Floats]:
+    """The share of the class frequencies in every leaf that has the lowest log loss out of bag; these frequencies.
+
+    Where few rows have a class, no leaf that a row falls into may hold one: its probability would be zero.
+    """
+    problem = fit.problem
+    if not problem.is_classification or is_printed(options) or options.warm_start or forest.outside is None:
+        return 0.0, np.empty(0)
+    outside, counts = forest.outside
+    seen = counts > 0
+    codes, weight = problem.Y[seen, 0].astype(np.intp), problem.w[seen]
+    frequencies = np.bincount(problem.Y[:, 0].astype(np.intp), problem.w, problem.n_outputs)
+
+    def loss(prior: float) -> float:
+        found = shares((1.0 - prior) * outside[seen] + prior * frequencies)
+        return float(-weight @ np.log(found[np.arange(codes.size), codes]))
+
+    tried = np.minimum(PRIOR_ROWS / problem.n_samples, MOST_PRIOR)
+    return float(min(tried, key=loss)), frequencies
 
 
 CALM = 10.0  # mean variances, to which that of a row is added: errors have other causes than the trees' variance
@@ -633,7 +660,9 @@ class TAOForestClassifier(ClassificationTree, _TAOForest):
     Take it where accuracy counts most and the model need not be read.
 
     Regression trees predict class indicators (`solvers.TAOForest`); their predictions are averaged and scaled to sum to
-    one.
+    one. Where the log loss out of bag is lower so, every leaf has the frequencies of the classes with a weight of one,
+    three or ten rows among all rows, .01 at most: no probability of a rare class is zero then. The printed forest and
+    one with ``warm_start`` have none of this.
 
     Attributes are those of `TAOForestRegressor`, and:
 

@@ -206,6 +206,31 @@ def test_classes_are_stacked():
     assert set(TAOForestClassifier(10, random_state=0).fit(X[::2], rare).classes_) == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize("rare", [12, 30])
+def test_a_rare_class_has_no_probability_of_zero(rare):
+    losses = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(6000, 10))
+        score = X[:, 0] + 0.5 * X[:, 1] + rng.normal(size=6000)
+        y = np.concatenate([np.argsort(np.argsort(-part)) < rare for part in (score[:3000], score[3000:])])
+        model = TAOForestClassifier(random_state=seed).fit(X[:3000], y[:3000])
+        found = model.predict_proba(X[3000:])[:, 1]
+        assert found.min() >= rare / 3000 / 3001
+        share = rare / 3000
+        constant = -share * np.log(share) - (1 - share) * np.log(1 - share)
+        losses.append(-np.mean(np.log(np.where(y[3000:], found, 1 - found))) / constant)
+    assert np.mean(losses) < 1.05  # 1.67 and 1.68 where no leaf has the frequencies of the classes
+
+
+def test_the_frequencies_of_classes_are_in_no_leaf_where_they_do_not_help(friedman):
+    X, _X, y, _y = friedman
+    apart = TAOForestClassifier(12, random_state=0).fit(X, X[:, 0] > 0.5)
+    assert apart.predict_proba(X).min() < 1e-6
+    printed = TAOForestClassifier(12, preset="paper", max_depth=5, random_state=0).fit(X, y > 20)
+    assert printed.predict_proba(X).min() < 1e-6
+
+
 def test_a_forest_says_what_its_trees_are(needs_data):
     X, y = datasets.load("airfoil", as_arrays=True)
     for kind in ("auto", "oblique", "axis", "cart", "extra"):
