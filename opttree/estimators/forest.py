@@ -192,7 +192,9 @@ def _solve(options: Estimator, fit: Fit) -> Outcome:
                 levels = default_depth(problem.n_samples, SPARSE_SIZE if problem.is_sparse else problem.n_features)
             else:
                 folds = _folds(options, fit, seed) if options.max_depth == "cv" else []
-                levels, attributes["cv_results_"] = _search(options, problem, folds, seed, time_limit)
+                levels, attributes["cv_results_"], small = _search(options, problem, folds, seed, time_limit)
+                if small is not None:
+                    return Outcome(small, attributes | {"_seed": seed, "_levels": levels})
             if time_limit is not None:
                 time_limit = max(time_limit - (now() - began), 1e-3)
         solver = replace(solver, levels=levels)
@@ -250,9 +252,10 @@ def _search(
     folds: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
     seed: int,
     time_limit: float | None,
-) -> tuple[int, dict[str, NDArray[Any]]]:
-    """The depth whose small forest has the lowest out-of-bag or cross-validation loss, and the losses; the search stops
-    after two depths without improvement, or after half the time limit.
+) -> tuple[int, dict[str, NDArray[Any]], Any]:
+    """The depth whose small forest has the lowest out-of-bag or cross-validation loss, the losses, and None; the search
+    stops after two depths without improvement, or after half the time limit. After Ctrl-C the last is the result with
+    the largest of these forests of that depth, if there is one.
     """
     solvers = bridge.solvers
     until = np.inf if time_limit is None else now() + SEARCH_SHARE * time_limit
@@ -260,27 +263,41 @@ def _search(
     if small.kind == "auto":
         small = replace(small, kind="oblique")
     scores: list[float] = []
+    kept: dict[int, Any] = {}  # the largest forest of each depth
 
     def solved(stated: TreeProblem, watch: Any = None) -> Any:
         left = None if np.isinf(until) else max(until - now(), 1e-3)
         return solvers.solve(stated, small, random_state=seed, time_limit=left, callback=watch)
+
+    def grown(part: TreeProblem) -> Any:
+        result = keep_last(partial(solved, part))
+        if isinstance(result.tree, Forest):
+            before = kept.get(part.depth, result)
+            kept[part.depth] = result if len(result.tree.trees) >= len(before.tree.trees) else before
+        return result
 
     for depth in range(1, DEEPEST + 1):
         stated = problem.restated(depth=depth)
         errors = []
         for train, valid in folds:
             part = stated.sample(train)
-            result = keep_last(partial(solved, part))
+            result = grown(part)
             errors.append(stated.sample(valid).mean_loss_of(result.tree.outputs(stated.X[valid])))
         if options.max_depth == "oob":
-            result = solved(stated)
+            result = grown(stated)
             errors.append(result.trace.rows[-1].info.get("oob", np.inf))
         scores.append(float(np.mean(errors)))
         best = int(np.argmin(scores))
         ended = result.termination.name == "INTERRUPTED" or now() >= until
         if ended or len(scores) - 1 - best >= 2:
             break
-    return best + 1, {"depth": np.arange(1, len(scores) + 1), "loss": np.array(scores)}
+    at_hand = None
+    if result.termination.name == "INTERRUPTED" and kept:
+        at_hand = replace(kept.get(best + 1, [*kept.values()][-1]), termination=result.termination)
+        if len(at_hand.tree.outside[1]) != problem.n_samples:  # of a fold
+            unseen = np.full((problem.n_samples, problem.n_outputs), np.nan), np.zeros(problem.n_samples, np.int64)
+            at_hand = replace(at_hand, tree=replace(at_hand.tree, outside=unseen))
+    return best + 1, {"depth": np.arange(1, len(scores) + 1), "loss": np.array(scores)}, at_hand
 
 
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
@@ -330,7 +347,7 @@ def _prior(options: Estimator, fit: Fit, forest: Forest) -> tuple[float, Floats]
     outside, counts = forest.outside
     seen = counts > 0
     codes, weight = problem.Y[seen, 0].astype(np.intp), problem.w[seen]
-    frequencies = np.bincount(problem.Y[:, 0].astype(np.intp), problem.w, problem.n_outputs)
+    frequencies = np.bincount(problem.Y[:, 0].astype(np.intp), problem.w, problem.n_outputs).astype(np.float64)
 
     def loss(prior: float) -> float:
         found = shares((1.0 - prior) * outside[seen] + prior * frequencies)

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from opttree.statement.numbers import NUMBERS
 from opttree.wide.sparse import FACTOR, SHIFT, STEP, is_sparse, mix, values_of
 
+Floats = NDArray[np.float64]
 FIRST = 8  # columns that mostly tell rows apart
 FEWEST, MOST = 20, 10  # different rows; copies of each, and parts of the table of which those of a row are at most one
 SHARE = 1.0 / 3.0  # of the rows that are copies of others before them; fewer than that may be in new tables as well
 FULL = 4.0  # combinations of values for each different row, up to which features are a grid
 TOGETHER = 4  # different rows for each combination of neighbours' values whose entropy is taken together
 MOST_SPARSE = 1000  # columns of a sparse table that is looked at
+LOOKED_AT = 2000  # rows, for columns of which one at a time is above its least value
 SOME = 20_000  # of very many rows, among which two are equal where as much as a few in a hundred are copies
 
 
@@ -129,8 +131,9 @@ def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
     """Whether the different rows, of different ``codes``, are those that new tables have: their features have few
     values, of which there are not many more combinations than different rows.
 
-    Combinations count by entropies of columns, or of several neighbours together while these have few combinations, as
-    the indicators of one category do; of many rows on some. Sparse tables of more than a thousand columns are none.
+    Combinations count by entropies of columns, or of several together while these have few combinations, as the
+    indicators of one category do; of many rows on some. A column that nearly tells the rows apart has few values where
+    these are most of the whole numbers in their range. Sparse tables of more than a thousand columns are none.
     """
     order = np.argsort(codes, kind="stable")
     m = 1 + int(np.count_nonzero(np.diff(codes[order])))
@@ -142,9 +145,9 @@ def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
     else:
         X = X[some]
     room, block, inside = np.log(FULL * m), np.zeros(len(some), np.intp), 0.0
-    for column in X.T:
-        values, code = np.unique(column, return_inverse=True)
-        if 2 * values.size > m and np.any(values % 1.0 != 0.0):
+    for j in exclusive_together(X):
+        values, code = np.unique(X[:, j], return_inverse=True)
+        if 2 * values.size > m and (np.any(values % 1.0 != 0.0) or values[-1] - values[0] >= FULL * values.size):
             return False
         _cells, joint, counts = np.unique(block * values.size + code.ravel(), return_inverse=True, return_counts=True)
         if TOGETHER * counts.size > m:  # too many cells for the entropy of all of them: a block of its own
@@ -153,6 +156,26 @@ def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
         if room < inside:
             return False
     return True
+
+
+def exclusive_together(X: Floats) -> list[int]:
+    """All columns; next to each other those of which no row has more than one above its least value, as the indicators
+    of one category. Rows beyond `LOOKED_AT` are not looked at.
+    """
+    some = X[:: len(X) // LOOKED_AT + 1]
+    some = (some > some.min(axis=0)).astype(np.float32)
+    overlaps = some.T @ some
+    groups: list[list[int]] = []
+    of_groups = np.zeros((0, X.shape[1]), np.float32)  # how often a column and those of a group are at once
+    for j in range(X.shape[1]):
+        free = np.flatnonzero(of_groups[:, j] == 0.0)
+        if free.size:
+            groups[free[0]].append(j)
+            of_groups[free[0]] += overlaps[j]
+        else:
+            groups.append([j])
+            of_groups = np.vstack([of_groups, overlaps[j]])
+    return [j for group in groups for j in group]
 
 
 def are_common(codes: NDArray[np.uint64]) -> NDArray[np.bool_]:

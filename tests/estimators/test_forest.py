@@ -1,5 +1,7 @@
 """The estimators of forests."""
 
+import signal
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris, make_friedman1
@@ -221,6 +223,30 @@ def test_a_rare_class_has_no_probability_of_zero(rare):
         constant = -share * np.log(share) - (1 - share) * np.log(1 - share)
         losses.append(-np.mean(np.log(np.where(y[3000:], found, 1 - found))) / constant)
     assert np.mean(losses) < 1.05  # 1.67 and 1.68 where no leaf has the frequencies of the classes
+
+
+@pytest.mark.parametrize("depth", ["cv", "oob"])
+def test_ctrl_c_in_the_search_for_the_depth_keeps_a_forest(friedman, monkeypatch, depth):
+    from opttree.estimators import forest
+    from opttree.runtime.interrupts import InterruptedFitWarning
+
+    keep_last, fits = forest.keep_last, []
+
+    def interrupting(solve):
+        fits.append(keep_last(solve))
+        if len(fits) == 2:
+            signal.raise_signal(signal.SIGINT)
+            fits[-1] = keep_last(solve)
+        return fits[-1]
+
+    monkeypatch.setattr(forest, "keep_last", interrupting)
+    X, new, y, wanted = friedman
+    model = TAOForestRegressor(random_state=0, max_depth=depth, on_interrupt="keep")
+    with pytest.warns(InterruptedFitWarning):
+        model.fit(X, y)
+    assert model.score(new, wanted) > 0.6  # a constant before
+    assert model.result_.termination.name == "INTERRUPTED"
+    assert np.isnan(model.oob_prediction_).all() == (depth == "cv")
 
 
 def test_the_frequencies_of_classes_are_in_no_leaf_where_they_do_not_help(friedman):

@@ -276,3 +276,23 @@ def test_levels_of_text_hide_no_copies():
     thrice, outcomes = pd.concat([table] * 3, ignore_index=True), np.tile(y, 3)
     assert TAOForestRegressor(20, random_state=0).fit(thrice, outcomes).oob_loss_ > 0.7
     assert TAORegressor(random_state=0).fit(thrice, outcomes).tree_.n_leaves < 5
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_indicators_of_a_category_may_stand_anywhere(scaled):
+    """Three categories of ten levels, nearly all combinations of them; interleaved, a column from each in turn."""
+    codes = np.random.default_rng(0).integers(0, 10, size=(4000, 3))
+    X = np.hstack([np.eye(10)[codes[:, j]] for j in range(3)])
+    X = (X - X.mean(axis=0)) / X.std(axis=0) if scaled else X
+    Y = np.random.default_rng(1).normal(size=(10, 10, 10))[tuple(codes.T)][:, None]
+    for columns in (np.arange(30), np.arange(30).reshape(3, 10).T.ravel()):
+        assert copies_of(X[:, columns], Y) is None
+
+
+def test_whole_numbers_far_apart_are_no_discrete_data(rng):
+    """Days or keys, each row one to five times."""
+    X = np.column_stack([rng.choice(10_000, 300, replace=False), rng.integers(0, 2, 300)]).astype(float)
+    y = X[:, 1] + rng.normal(size=300)
+    row = np.repeat(np.arange(300), rng.integers(1, 6, 300))
+    assert np.unique(copies_of(X[row], y[row, None])).size == 300
+    assert TAORegressor(random_state=0).fit(X[row], y[row]).score(X, X[:, 1]) > 0
