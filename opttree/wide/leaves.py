@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ Floats = NDArray[np.float64]
 MANY = 8  # outputs
 LARGEST_GRAM = 1500  # features, under an l1 penalty: with more, each output has a working set of its own
 GRADIENT_TOLERANCE, NEWTON_ROUNDS = 1e-4, 50  # of scikit-learn's softmax scores on sparse tables
+LBFGS_STEPS, LBFGS_DECREASE, LBFGS_SLOPE = 300, 1e2, 1e-6  # of softmax scores; decrease in units of rounding
 LEAST_SHARE = 1e-6  # of a class without rows
 TINY = 1e-300  # a diagonal of zeros
 LASSO_ROUNDS, LASSO_TOLERANCE = 30, 1e-9  # of working sets; decrease, relative to the loss of a constant
@@ -197,9 +199,60 @@ def fit_softmax(
     own = np.ascontiguousarray(np.where(constant, 0.0, own / size))
     value += coef @ mean
     coef *= size
-    _rounds(Part(own, np.arange(len(own), dtype=np.int32)), h, label, l1, l2, value, coef, end)
+    if l1 == 0.0 and l2 > 0.0 and np.unique(label).size > 2:
+        _together(own, h, label, l2, value, coef, end)
+    else:
+        _rounds(Part(own, np.arange(len(own), dtype=np.int32)), h, label, l1, l2, value, coef, end)
     coef /= size
     value -= coef @ mean
+
+
+def _together(
+    X: Floats, h: Floats, label: NDArray[np.intp], l2: float, value: Floats, coef: Floats, end: float
+) -> None:
+    """Softmax scores of all classes that have rows together, under a ridge, by L-BFGS on features of like curvature.
+
+    Of fewer rows than features, in the span of the rows, where the scores of least penalty are.
+    """
+    from scipy.optimize import fmin_l_bfgs_b
+
+    there, own = np.unique(label, return_inverse=True)
+    basis = np.linalg.svd(X, full_matrices=False)[2].T if len(X) < X.shape[1] else None
+    Z = X if basis is None else X @ basis
+    W = coef[there] if basis is None else coef[there] @ basis
+    w = h / h.sum()
+    if not coef.any():  # no step is uphill: the classes' shares are where it begins
+        value[there] = np.log(np.bincount(own, w)) + logsumexp(value[there])
+    others = X @ np.delete(coef, there, axis=0).T + np.delete(value, there)
+    largest = np.maximum(np.abs(Z).max(axis=0), TINY)
+    strength = np.sqrt(l2 / h.sum())
+    unit = np.hypot(0.5 * largest * np.sqrt(w @ np.square(Z / largest)), np.sqrt(2.0) * strength)
+    Z = np.ascontiguousarray(Z / unit)
+    ridge = np.square(strength / unit)
+    rows = np.arange(len(own))
+    best = [np.inf, np.column_stack([W * unit, value[there]])]
+
+    def loss(v: Floats) -> tuple[float, Floats]:
+        V = v.reshape(there.size, -1)
+        score = np.hstack([Z @ V[:, :-1].T + V[:, -1], others])
+        total = logsumexp(score, axis=1)
+        found = float(w @ (total - score[rows, own]) + (np.square(V[:, :-1]) @ ridge).sum())
+        if found < best[0]:
+            best[:] = found, V.copy()
+        elif now() > end:
+            raise TimeoutError
+        chance = np.exp(score[:, : there.size] - total[:, None])
+        chance[rows, own] -= 1.0
+        chance *= w[:, None]
+        slope = np.column_stack([chance.T @ Z + 2.0 * ridge * V[:, :-1], chance.sum(axis=0)])
+        if now() > end:
+            raise TimeoutError
+        return found, slope.ravel()
+
+    with suppress(TimeoutError):
+        fmin_l_bfgs_b(loss, best[1].ravel(), m=20, factr=LBFGS_DECREASE, pgtol=LBFGS_SLOPE, maxiter=LBFGS_STEPS)
+    W, value[there] = best[1][:, :-1] / unit, best[1][:, -1]
+    coef[there] = W if basis is None else W @ basis.T
 
 
 def _rounds(

@@ -339,3 +339,31 @@ def test_softmax_of_many_features_hears_the_time_limit(rng):
         shares = np.bincount(y, minlength=6) / 300
         loss = logsumexp(scores, axis=1) - scores[np.arange(300), y]
         assert loss.mean() <= -np.log(shares[y]).mean() + 1e-9
+
+
+@pytest.mark.parametrize("l2", [1e-6, 1e-3, 0.3])
+@pytest.mark.parametrize(("n", "p"), [(120, 200), (600, 80)])
+def test_softmax_scores_of_several_classes_are_the_minimiser(n, p, l2):
+    """Also of fewer rows than features, of features of any size, with weights and a class without rows."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p)) * 10.0 ** rng.uniform(-2, 2, p)
+    X[:, 4] = 3.0
+    label, h = rng.integers(0, 4, n), rng.uniform(0.5, 1.5, n) / n
+    label[label == 2] = 3
+    value, coef = np.zeros(5), np.zeros((5, p))
+    value[2] = value[4] = -2.0
+    rows = np.arange(n, dtype=np.int32)
+    losses = []
+    for start in (1.0, 0.5):  # the second fit begins beside the optimum, out of the span of the rows
+        value *= start
+        coef += (1.0 - start) * rng.normal(size=(5, p)) / p * np.array([1, 1, 0, 1, 0])[:, None]
+        value[[2, 4]] = -2.0
+        wide.fit_softmax(X, rows, h, label.astype(float), 0.0, l2, value, coef)
+        score = X @ coef.T + value
+        chance = softmax(score, axis=1)
+        losses.append(h @ (logsumexp(score, axis=1) - score[rows, label]) + l2 * np.sum(coef**2))
+        slope = (h[:, None] * (chance - np.eye(5)[label])).T @ X + 2.0 * l2 * coef
+        size = np.sqrt(0.25 * h @ X**2 + 2.0 * l2)
+        assert np.abs(slope / size)[[0, 1, 3]].max() < 3e-4  # .025 where one class was fitted after the other
+        assert not coef[[2, 4]].any()
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3, abs=1e-5)
