@@ -22,7 +22,6 @@ from opttree.runtime.words import shown
 from opttree.tables.checks import check_target, plain_target
 from opttree.tables.numbers import check_numbers
 from opttree.tables.row_weights import check_sample_weight
-from opttree.tables.weights import check_weight
 
 
 def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
@@ -170,7 +169,6 @@ class CostClassifier(ClassifierMixin, ProvedTree):
         if len(chosen) != len(table):
             raise ValueError(f"y must have a label for each row of X, {len(chosen)}; got {len(table)}")
         weight = check_sample_weight(sample_weight, table)
-        check_weight(weight)
         return float(np.average(table[np.arange(len(table)), chosen], weights=weight))
 
     def score(

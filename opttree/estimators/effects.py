@@ -25,7 +25,6 @@ from opttree.tables.checks import as_given
 from opttree.tables.encoding import is_table, rows_of
 from opttree.tables.numbers import numbers_of, unmasked
 from opttree.tables.row_weights import check_sample_weight
-from opttree.tables.weights import check_weight
 from opttree.wide.sparse import is_given_sparse
 
 LEAST_FIT = 20  # rows of a fit
@@ -181,7 +180,6 @@ class CausalTree(RegressorMixin, ProvedTree):
         treatment, outcome = np.asarray(unmasked("treatment", treatment)), numbers_of("outcome", outcome)
         check_shapes(table, treatment, outcome)
         given = check_sample_weight(sample_weight, outcome)
-        check_weight(given)
         rng, used = check_random_state(self.random_state), given > 0.0
         if np.count_nonzero(used) < LEAST_FIT:
             raise ValueError(f"X must have {LEAST_FIT} rows of positive weight or more; got {np.count_nonzero(used)}")

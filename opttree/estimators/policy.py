@@ -19,7 +19,6 @@ from opttree.model.tree import replace
 from opttree.runtime.options import option
 from opttree.tables.numbers import check_numbers, numbers_of, unmasked
 from opttree.tables.row_weights import check_sample_weight
-from opttree.tables.weights import check_weight
 
 
 @dataclass(eq=False, repr=False)
@@ -147,7 +146,6 @@ class PolicyTree(MultiOutputMixin, RegressorMixin, ProvedTree):
         if len(action) != len(table):
             raise ValueError(f"rewards must have a row for each of X, {len(action)}; got {len(table)}")
         weight = check_sample_weight(sample_weight, table)
-        check_weight(weight)
         share = weight / weight.sum()
         gained = table[np.arange(len(table)), action]
         value = float(share @ gained)
@@ -260,7 +258,6 @@ class DRPolicyTree(PolicyTree):
         treatment, outcome = np.asarray(unmasked("T", T)), numbers_of("Y", Y)
         table = np.column_stack([as_numbers(given, outcome) for given in tables.values()])
         weight = check_sample_weight(sample_weight, outcome)
-        check_weight(weight)
         used = weight > 0.0
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         of_used = scores(

@@ -34,6 +34,7 @@ class Rows:
     X, y, weight : features (n, p), an array or sparse rows, targets (n,) or (n, K), and weights (n,).
     table : the table that ``X`` encodes, or None.
     several : labels and codes of several outputs of a classifier, which ``y`` joins, or None.
+    seconds : that it took to read the table.
     """
 
     X: Any
@@ -41,6 +42,7 @@ class Rows:
     weight: Floats
     table: Any = None
     several: Any = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from opttree.statement import TreeProblem
 from opttree.statement.losses import Exponential, Loss
 from opttree.tables.row_weights import check_sample_weight
 from opttree.tables.survival import Flags, StepFunction, at_risk, concordance, deaths, nelson_aalen, parts, steps_at
-from opttree.tables.weights import check_weight, n_rows
+from opttree.tables.weights import n_rows
 
 _Fitted: Any = TreeEstimator if TYPE_CHECKING else object  # what the mixin is combined with
 PRIOR = 2.0  # events at the hazard of all rows that each leaf has beside its own (chosen on colon, acath, drawn data)
@@ -67,7 +67,6 @@ class SurvivalModel(RegressorMixin, _Fitted):
         """
         event, time = parts(y)
         weight = check_sample_weight(sample_weight, time)
-        check_weight(weight)
         times, hazard = nelson_aalen(event, time, weight)
         if not times.size:
             raise ValueError("y must have an event in a row of positive weight; got none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,8 @@ def check_columns(X: Any) -> None:
 
 
 def as_given(X: Any) -> Any:
-    """A table or an array as it is; masked entries become NaN, and sparse columns of pandas dense.
+    """A table or an array as it is; masked entries become NaN, sparse columns of pandas dense, and lists of rows with
+    text an array of objects.
 
     Raises
     ------
@@ -90,6 +92,10 @@ def as_given(X: Any) -> Any:
     for name, kind in schema.items() if schema is not None and hasattr(schema, "items") else ():
         if "Int128" in str(kind):
             raise ValueError(f"X column {name!r} must hold numbers of at most 64 bits; got {kind}")
+    if isinstance(X, (list, tuple)):
+        with suppress(ValueError):  # rows of different lengths: said later
+            if np.asarray(X).dtype.kind in "US":  # NumPy makes text of numbers and NaN beside it
+                return np.asarray(X, object)
     if isinstance(X, np.ma.MaskedArray):
         masked: Any = X
         return (

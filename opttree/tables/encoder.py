@@ -44,7 +44,6 @@ from opttree.tables.encoding import (
 )
 from opttree.tables.numbers import LARGEST
 from opttree.tables.row_weights import check_sample_weight
-from opttree.tables.weights import check_weight
 
 __all__ = ["TableEncoder"]
 
@@ -253,7 +252,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         used, texts = np.arange(len(raw[0])), {j: raw[j] for j, column in enumerate(columns) if column.is_category}
         if sample_weight is not None:
             weight = check_sample_weight(sample_weight, used[:, None])
-            check_weight(weight)
             used = np.flatnonzero(weight)
         target = None if y is None else np.asarray(y)[used].reshape(len(used), -1)
         if target is not None and texts and target.dtype.kind == "f" and np.abs(target).max() > LARGEST:

@@ -769,7 +769,7 @@ def kind_of(values: Any, name: str) -> Kind:
         if values.dtype.kind in "iuf":
             return "number"
         return "boolean" if values.dtype.kind == "b" else _kind_of_objects(values.tolist(), name)
-    kind = values.dtype
+    kind = _known(values).dtype
     if kind.is_numeric() or isinstance(kind, nw.Duration):
         return "number"
     if isinstance(kind, nw.Boolean):
@@ -801,11 +801,30 @@ def zone_of(values: Any) -> str:
     """The time zone of a column's dates, "" without one; UTC of a column of objects, and where no system knows it."""
     import narwhals as nw
 
-    if isinstance(values, np.ndarray) or not isinstance(values.dtype, nw.Datetime):
+    zone = _pandas_zone(values)
+    if zone is not None:
+        zone = str(zone)
+    elif isinstance(values, np.ndarray) or not isinstance(values.dtype, nw.Datetime):
         entries = values.tolist() if isinstance(values, np.ndarray) else values.to_list()
         return "UTC" if any(getattr(value, "tzinfo", None) is not None for value in entries) else ""
-    zone = values.dtype.time_zone
+    else:
+        zone = values.dtype.time_zone
     return "" if zone is None else zone if _zone(zone) is not None else "UTC"
+
+
+def _pandas_zone(values: Any) -> datetime.tzinfo | None:
+    """The time zone of a column of pandas, which is not an array; None of others."""
+    native = None if isinstance(values, np.ndarray) else values.to_native()
+    return getattr(getattr(native, "dtype", None), "tz", None)
+
+
+def _known(values: Any) -> Any:
+    """A column of narwhals; as one of UTC where narwhals does not read the name of the zone, as of America/New_York."""
+    import narwhals as nw
+
+    if isinstance(values.dtype, nw.Unknown) and _pandas_zone(values) is not None:
+        return nw.from_native(values.to_native().dt.tz_convert("UTC"), series_only=True)
+    return values
 
 
 @cache
@@ -835,6 +854,7 @@ def raw_column(values: Any, column: Column) -> Any:
     if column.is_category:
         return level_texts(values.tolist() if isinstance(values, np.ndarray) else values.to_list())
     if not isinstance(values, np.ndarray):
+        values = _known(values)
         kind = values.dtype
         if isinstance(kind, (nw.Date, nw.Datetime)):
             if column.kind != "date":

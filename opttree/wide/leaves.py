@@ -230,15 +230,16 @@ def _together(
     Z = np.ascontiguousarray(Z / unit)
     ridge = np.square(strength / unit)
     rows = np.arange(len(own))
-    best = [np.inf, np.column_stack([W * unit, value[there]])]
+    lowest, best = np.inf, np.column_stack([W * unit, value[there]])
 
     def loss(v: Floats) -> tuple[float, Floats]:
+        nonlocal lowest, best
         V = v.reshape(there.size, -1)
         score = np.hstack([Z @ V[:, :-1].T + V[:, -1], others])
         total = logsumexp(score, axis=1)
         found = float(w @ (total - score[rows, own]) + (np.square(V[:, :-1]) @ ridge).sum())
-        if found < best[0]:
-            best[:] = found, V.copy()
+        if found < lowest:
+            lowest, best = found, V.copy()
         elif now() > end:
             raise TimeoutError
         chance = np.exp(score[:, : there.size] - total[:, None])
@@ -250,8 +251,8 @@ def _together(
         return found, slope.ravel()
 
     with suppress(TimeoutError):
-        fmin_l_bfgs_b(loss, best[1].ravel(), m=20, factr=LBFGS_DECREASE, pgtol=LBFGS_SLOPE, maxiter=LBFGS_STEPS)
-    W, value[there] = best[1][:, :-1] / unit, best[1][:, -1]
+        fmin_l_bfgs_b(loss, best.ravel(), m=20, factr=LBFGS_DECREASE, pgtol=LBFGS_SLOPE, maxiter=LBFGS_STEPS)
+    W, value[there] = best[:, :-1] / unit, best[:, -1]
     coef[there] = W if basis is None else W @ basis.T
 
 

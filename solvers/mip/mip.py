@@ -101,7 +101,8 @@ class MIP(Solver):
     gap: float | None = option(
         None,
         """Relative gap that counts as proved, >= 0; None: 1e-6, or 1e-4 for squared and log loss in flow and big-m.
-        Half of it is asked of the optimizer and taken off its bounds, since it drops nodes that near to its best.""",
+        Half of it is asked of the optimizer and taken off its bounds, since it drops nodes that near to its best. What
+        the optimizer's tolerances may add counts beside it; the message says how much where that was needed.""",
         least=0,
     )
     time_limit: float | None = option(
@@ -430,6 +431,8 @@ class _Search:
     def detail(self) -> str:
         """Addition to the message: candidate splits, tolerance, and whether model and tree agree."""
         words = f" Candidate splits: {self.stated.candidate_text}; relative gap asked for: {self.gap:g}"
+        if self.is_proved() and self.objective - self.bound > self.gap * abs(self.objective):
+            words += f", beside {2.0 * self.slack + self.noise:.2g} for the optimizer's tolerances"
         if self.problem.leaves == "linear":
             words += f"; linear leaves {self.stated.leaf_text}"
         if self.value is not None and abs(self.value - self.objective) > VALUE_RTOL * abs(self.objective) + self.slack:

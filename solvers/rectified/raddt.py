@@ -113,7 +113,7 @@ class RADDT(Solver):
         """A step for each run of each start."""
         problem = with_depth_cap(problem, start)
         yield from at_hand(problem, start)
-        if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0:
+        if problem.depth == 0 or np.ptp(problem.Y, axis=0).max() == 0.0 or not np.ptp(problem.X, axis=0).any():
             return Termination.LOCALLY_OPTIMAL
         if start is None:
             start = self.init.build(problem, rng)

@@ -287,6 +287,33 @@ def test_dates_are_the_same_moments_in_any_zone(tmp_path):
         assert np.array_equal(one.predict(mixed), y)
 
 
+def test_lists_of_rows_with_text_are_arrays_of_objects():
+    """NumPy makes one text of each entry, and of a blank "nan", which was a level."""
+    rng = np.random.default_rng(0)
+    kind, z = np.array(["a", np.nan, "b", "c"], object)[rng.integers(0, 4, 200)], rng.normal(size=200)
+    rows = [list(row) for row in zip(kind, z, strict=True)]
+    y = np.where(pd.isna(kind), 5.0, 0.0) + z
+    array = np.array(rows, object)
+    fits = [TAORegressor(3, random_state=0).fit(X, y) for X in (rows, array)]
+    assert fits[0].tree_ == fits[1].tree_
+    for model in fits:
+        assert model.score(rows, y) > 0.9
+        assert np.array_equal(model.predict(rows), model.predict(array))
+
+
+def test_zones_of_any_name_are_those_of_the_training():
+    """Of America/New_York narwhals says that it does not know the type: such columns were read in UTC."""
+    hours = pd.Series(pd.date_range("2024-01-01", periods=200, freq="h", tz="UTC"))
+    y = hours > pd.Timestamp("2024-01-05 03:30", tz="UTC")
+    for zone, clock in (("America/New_York", "2024-01-04 22:30"), ("Etc/GMT+5", "2024-01-04 22:30")):
+        table = pd.DataFrame({"t": hours.dt.tz_convert(zone)})
+        model = TAOClassifier(1, splits="axis", random_state=0).fit(table, y)
+        assert f"t <= {clock}" in model.to_text()
+        table.loc[3, "t"] = pd.NaT
+        for rows in (table, table.assign(t=table["t"].dt.tz_localize(None)), table.assign(t=hours)):
+            assert np.array_equal(model.predict(rows)[4:], y[4:])
+
+
 def test_arrays_of_objects_may_hold_what_tables_hold():
     days = pd.date_range("2024-01-01", periods=60)
     rows = pd.DataFrame({"kind": list("abc") * 20, "day": days, "n": [decimal.Decimal(k) for k in range(60)]})

@@ -62,6 +62,8 @@ def test_bad_weights_are_named():
             TAORegressor().fit([[1.0], [2.0]], [0, 1], sample_weight=weights)
         with pytest.raises(ValueError, match=message):
             TreeProblem([[1.0], [2.0]], [0.0, 1.0], depth=1, sample_weight=weights)
+    with pytest.raises(ValueError, match=rule + "-1"):  # X had no rows, said the choice of a depth
+        TAORegressor().fit(np.arange(40.0)[:, None], np.arange(40.0), sample_weight=-np.ones(40))
 
 
 CLASSIFIERS = [

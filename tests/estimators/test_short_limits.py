@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from opttree import (
@@ -16,9 +17,10 @@ from opttree import (
     TAORegressor,
     TreeProblem,
 )
-from opttree.estimators.steps import fit, floor, price, solve as steps
+from opttree.estimators.steps import depth, fit, floor, price, solve as steps
 from opttree.runtime.clock import due_at, now
 from solvers import ORRT, CartInit, Termination, solve
+from solvers.core import parallel
 from solvers.sdtr.descent import in_slices
 
 
@@ -154,6 +156,31 @@ def test_reading_a_table_counts(seconds, rest, monkeypatch):
     model = TAORegressor(time_limit=10.0, max_depth=1).fit(X, X[:, 0] > 0.5)
     assert limits[0] == pytest.approx(rest)
     assert model.time_limit == 10.0
+
+
+@pytest.mark.usefixtures("by_hand")
+@pytest.mark.parametrize(("seconds", "number"), [(0.0, 9000), (1.0, 900), (8.0, 500)])
+def test_folds_are_of_rows_that_are_read_in_time(seconds, number, monkeypatch):
+    """Folds of a search for the depth read their part of a table each; 24 s for a limit of 3 before."""
+    read, folds = fit.read_rows, []
+
+    def slowly(*args):
+        time.sleep(seconds)
+        return read(*args)
+
+    def noted(data, *rest):
+        folds.append(len(data[1]))
+        return spread(_fit_fold, data, *rest)
+
+    spread, _fit_fold = parallel.spread, depth._fit_fold
+    monkeypatch.setattr(fit, "read_rows", slowly)
+    monkeypatch.setattr(parallel, "spread", lambda _fold, *args: noted(*args))
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"t": rng.choice(["a", "b", "c"], 9000), "z": rng.normal(size=9000)})
+    y = (table["t"] == "a") + table["z"]
+    model = TAORegressor("cv", cv=3, time_limit=4.6, random_state=0).fit(table, y)
+    assert folds[0] == pytest.approx(number, abs=1)
+    assert model.score(table, y) > 0.5
 
 
 def test_options_are_checked_before_a_table_is_read(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from opttree.tables.encoding import rows_of
 Floats = NDArray[np.float64]
 DEEPEST = 12  # as in the GET paper
 SEARCH_SHARE = 0.5  # of the time limit, for the depth search; the rest is for the final fit
+FEW_DEPTHS, FEWEST_READ = 3, 500  # depths, and rows, for which there should be time
 PATIENCE = 4  # the search stops after this many depths without a better score
 
 
@@ -38,11 +40,13 @@ def choose_depth(options: Estimator, rows: Rows, seed: int) -> dict[str, Any]:
     over the folds, which run in parallel under a Dask back end of joblib. If ``cv`` is a fraction, there is one fold
     with that share of the rows held out. An interrupt, half of the time limit, or a depth for which memory lacks ends
     the search with the depths tried so far. Rows of a table are those of the table, so that each fold learns an
-    encoding of its own.
+    encoding of its own; where reading it in each fold would take most of the time, as many random rows as it is enough
+    for.
     """
     began = now()
-    X, y, weight = rows.X if rows.table is None else rows.table, rows.y, rows.weight
     feature_units(options, rows.X, rows.weight)  # refuses what the fit to all rows would
+    rows = _read_in_time(options, rows, seed)
+    X, y, weight = rows.X if rows.table is None else rows.table, rows.y, rows.weight
     folds = folds_of(options, rows.X, y, seed, X, weight)
     if any(weight[valid].sum() <= 0.0 for _train, valid in folds):
         raise ValueError("cv must hold out rows of positive weight in every split; got a split without any")
@@ -94,6 +98,19 @@ def choose_depth(options: Estimator, rows: Rows, seed: int) -> dict[str, Any]:
         results["leaf_shrinkage"] = np.array(strengths)
         chosen["leaf_shrinkage_"] = strengths[best]
     return chosen
+
+
+def _read_in_time(options: Estimator, rows: Rows, seed: int) -> Rows:
+    """As many random rows of a table as are read in every fold, at `FEW_DEPTHS` depths, in half of the time there is."""
+    if rows.table is None or options.time_limit is None or not isinstance(options.cv, (int, float, np.integer)):
+        return rows
+    folds = int(options.cv) if options.cv > 1 else 1
+    share = 0.5 * SEARCH_SHARE * options.time_limit / max(FEW_DEPTHS * folds * rows.seconds, 1e-9)
+    number = max(int(share * len(rows.y)), FEWEST_READ)
+    if number >= len(rows.y):
+        return rows
+    some = np.sort(np.random.default_rng(seed).choice(len(rows.y), number, replace=False))
+    return replace(rows, X=rows.X[some], y=rows.y[some], weight=rows.weight[some], table=rows_of(rows.table, some))
 
 
 @on_parts()

@@ -72,6 +72,7 @@ def fit(
         equal = not streams and bool(np.all(rows.weight == 1.0))
         set_attributes(options, {"_target_name": name_of(y), "_n_equal": len(rows.weight) if equal else None})
         spent = now() - began
+        rows = replace(rows, seconds=spent)
         rest = {} if limit is None or spent < READING * limit else {"time_limit": max(limit - spent, 1e-3)}
         with noted_interrupts() as interrupted, compiled_ahead(options), changed(options, **rest):
             record = fit_rows(options, rows, eval_set, streams=streams)
