@@ -801,9 +801,9 @@ def zone_of(values: Any) -> str:
     """The time zone of a column's dates, "" without one; UTC of a column of objects, and where no system knows it."""
     import narwhals as nw
 
-    zone = _pandas_zone(values)
-    if zone is not None:
-        zone = str(zone)
+    zone: str | None
+    if (known := _pandas_zone(values)) is not None:
+        zone = str(known)
     elif isinstance(values, np.ndarray) or not isinstance(values.dtype, nw.Datetime):
         entries = values.tolist() if isinstance(values, np.ndarray) else values.to_list()
         return "UTC" if any(getattr(value, "tzinfo", None) is not None for value in entries) else ""

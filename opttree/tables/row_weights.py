@@ -18,7 +18,7 @@ _ALLOWED = _ZEROS if _ZEROS.keys() <= inspect.signature(_check_sample_weight).pa
 
 
 def check_sample_weight(sample_weight: Any, X: Any) -> NDArray[np.float64]:
-    """The weights of the rows of X, ones for None; ValueError for another length and for what `check_weight` refuses."""
+    """The weights of the rows of X, ones for None; ValueError for another length, or as `check_weight` says."""
     numbers_of("sample_weight", sample_weight)
     weight = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64, **_ALLOWED))
     check_weight(weight)

@@ -101,7 +101,7 @@ def choose_depth(options: Estimator, rows: Rows, seed: int) -> dict[str, Any]:
 
 
 def _read_in_time(options: Estimator, rows: Rows, seed: int) -> Rows:
-    """As many random rows of a table as are read in every fold, at `FEW_DEPTHS` depths, in half of the time there is."""
+    """As many random rows of a table as are read in every fold, at `FEW_DEPTHS` depths, in half of the time."""
     if rows.table is None or options.time_limit is None or not isinstance(options.cv, (int, float, np.integer)):
         return rows
     folds = int(options.cv) if options.cv > 1 else 1
