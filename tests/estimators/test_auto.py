@@ -73,7 +73,7 @@ def test_a_portfolio_may_choose_a_soft_tree(soft):
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(300, 4))
     y = np.sin(X[:, 0] + X[:, 1]) * X[:, 2]
-    model = AutoTreeRegressor(8.0 if soft else 3.0, soft=soft, random_state=0).fit(X[:200], y[:200])
+    model = AutoTreeRegressor(30.0 if soft else 3.0, soft=soft, random_state=0).fit(X[:200], y[:200])
     assert model.tree_.mixture is (soft and "soft" in model.best_member_)
     assert any("soft" in row["name"] for row in model.members_) is soft
     if soft:
