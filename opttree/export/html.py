@@ -14,7 +14,7 @@ from opttree.model.convert import as_tree
 from opttree.model.files import Model, as_saved
 from opttree.model.text import gate_text, leaf_text, sides
 from opttree.model.tree import Tree
-from opttree.plotting.tree_picture import color_of, leaves_below, mean_answers, percent, short_answer
+from opttree.plotting.tree_picture import color_of, leaves_below, mean_answers, percent, rows_text, short_answer
 from opttree.runtime.escape import html_text, plain, script_data
 from opttree.tables.encoding import Levels, Missing
 
@@ -65,13 +65,16 @@ def to_html(model: Any, *, title: str | None = None, open_levels: int = OPEN_LEV
     title = title or " ".join(part for part in (saved.method or "Tree", f"for {saved.target}") if part)
     notes = [gate_text(tree, digits)] if tree.mixture else []
     form = form_of(saved, tree)
-    data = {"nodes": nodes_of(saved, tree, digits, form), "open": int(open_levels), "notes": notes, **form}
+    rows = getattr(model, "_n_equal", None)  # of the training, where all count alike
+    data = {"nodes": nodes_of(saved, tree, digits, form, rows), "open": int(open_levels), "notes": notes, **form}
     page = resources.files("opttree.export").joinpath("tree.html").read_text(encoding="utf-8")
     parts = {"TITLE": html_text(title), "DATA": script_data(data)}
     return re.sub("TITLE|DATA", lambda match: parts[match[0]], page)
 
 
-def nodes_of(saved: Model, tree: Tree, digits: int, form: dict[str, Any]) -> list[dict[str, Any]]:
+def nodes_of(
+    saved: Model, tree: Tree, digits: int, form: dict[str, Any], rows: int | None = None
+) -> list[dict[str, Any]]:
     """What the page shows of each node."""
     names = saved.names
     below, mean = leaves_below(tree), mean_answers(tree)
@@ -81,7 +84,7 @@ def nodes_of(saved: Model, tree: Tree, digits: int, form: dict[str, Any]) -> lis
         color = np.clip(255 * np.array(_rgb(color_of(tree, node))), 0, 255).astype(int)
         entry: dict[str, Any] = {"color": "#" + "".join(f"{part:02x}" for part in color), "leaves": int(below[node])}
         if tree.share is not None:
-            entry["share"] = f"{100.0 * tree.share[node]:.3g} % of the training weight"
+            entry["share"] = rows_text(float(tree.share[node]), rows)
         if node < tree.n_branches:
             entry["kids"] = [int(kid) for kid in tree.children[node]]
             entry["text"] = sides(tree, node, names, 3, MOST_TERMS, in_words=True)[0]
@@ -92,8 +95,7 @@ def nodes_of(saved: Model, tree: Tree, digits: int, form: dict[str, Any]) -> lis
         else:
             entry["text"] = short_answer(tree, node) or leaf_text(tree, node, names, 3, MOST_TERMS)
             sure = "" if tree.classes is None or tree.linear_leaves else percent(float(mean[node].max()))
-            rows = "" if tree.share is None else f"{percent(tree.share[node])} of the weight"
-            entry["short"] = " · ".join(part for part in (sure, rows) if part)
+            entry["short"] = " · ".join(part for part in (sure, entry.get("share", "")) if part)
             entry["whole"] = leaf_text(tree, node, names, digits)
         if tree.classes is not None and not tree.linear_leaves:
             shares = mean[node] / max(float(mean[node].sum()), 1e-300)

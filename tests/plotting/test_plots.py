@@ -224,7 +224,8 @@ def test_pages_hold_the_tree_and_nothing_from_elsewhere(rng):
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
     data = json.loads(page.split("const model = ")[1].split(";\n")[0])
     assert len(data["nodes"]) == model.tree_.n_nodes
-    assert data["nodes"][0]["share"] == "100 % of the training weight"
+    assert data["nodes"][0]["share"] == "100 % of the weight"
+    assert '"share": "200 rows, 100 %"' in to_html(model)
     with pytest.raises(ValueError, match="open_levels must be"):
         model.tree_.to_html(open_levels=-1)
 
