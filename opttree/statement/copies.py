@@ -160,21 +160,23 @@ def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
 
 def exclusive_together(X: Floats) -> list[int]:
     """All columns; next to each other those of which no row has more than one above its least value, as the indicators
-    of one category. Rows beyond `LOOKED_AT` are not looked at.
+    of one category. Rows beyond `LOOKED_AT` are not looked at; more than `MOST_SPARSE` columns stay as they are.
     """
+    p = X.shape[1]
+    if p > MOST_SPARSE:
+        return list(range(p))
     some = X[:: len(X) // LOOKED_AT + 1]
     some = (some > some.min(axis=0)).astype(np.float32)
     overlaps = some.T @ some
     groups: list[list[int]] = []
-    of_groups = np.zeros((0, X.shape[1]), np.float32)  # how often a column and those of a group are at once
-    for j in range(X.shape[1]):
-        free = np.flatnonzero(of_groups[:, j] == 0.0)
-        if free.size:
-            groups[free[0]].append(j)
-            of_groups[free[0]] += overlaps[j]
-        else:
-            groups.append([j])
-            of_groups = np.vstack([of_groups, overlaps[j]])
+    of_groups = np.zeros((p, p), np.float32)  # how often a column and those of a group are at once
+    for j in range(p):
+        free = np.flatnonzero(of_groups[: len(groups), j] == 0.0)
+        at = int(free[0]) if free.size else len(groups)
+        if at == len(groups):
+            groups.append([])
+        groups[at].append(j)
+        of_groups[at] += overlaps[j]
     return [j for group in groups for j in group]
 
 

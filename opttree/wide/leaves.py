@@ -32,6 +32,7 @@ Floats = NDArray[np.float64]
 MANY = 8  # outputs
 LARGEST_GRAM = 1500  # features, under an l1 penalty: with more, each output has a working set of its own
 GRADIENT_TOLERANCE, NEWTON_ROUNDS = 1e-4, 50  # of scikit-learn's softmax scores on sparse tables
+SPAN_ROWS = 500
 LBFGS_STEPS, LBFGS_DECREASE, LBFGS_SLOPE = 300, 1e2, 1e-6  # of softmax scores; decrease in units of rounding
 LEAST_SHARE = 1e-6  # of a class without rows
 TINY = 1e-300  # a diagonal of zeros
@@ -212,17 +213,20 @@ def _together(
 ) -> None:
     """Softmax scores of all classes that have rows together, under a ridge, by L-BFGS on features of like curvature.
 
-    Of fewer rows than features, in the span of the rows, where the scores of least penalty are.
+    Of few rows, and fewer than features, in the span of the rows, where the scores of least penalty are.
     """
     from scipy.optimize import fmin_l_bfgs_b
 
     there, own = np.unique(label, return_inverse=True)
-    basis = np.linalg.svd(X, full_matrices=False)[2].T if len(X) < X.shape[1] else None
+    spans = len(X) < min(X.shape[1], SPAN_ROWS)
+    basis = np.linalg.svd(X, full_matrices=False)[2].T if spans else None
     Z = X if basis is None else X @ basis
     W = coef[there] if basis is None else coef[there] @ basis
     w = h / h.sum()
     if not coef.any():  # no step is uphill: the classes' shares are where it begins
-        value[there] = np.log(np.bincount(own, w)) + logsumexp(value[there])
+        absent = np.delete(value, there)
+        level = logsumexp(absent) - np.log(LEAST_SHARE) if absent.size else value.mean()
+        value[there] = level + np.log(np.maximum(np.bincount(own, w), LEAST_SHARE))
     others = X @ np.delete(coef, there, axis=0).T + np.delete(value, there)
     largest = np.maximum(np.abs(Z).max(axis=0), TINY)
     strength = np.sqrt(l2 / h.sum())
@@ -240,14 +244,12 @@ def _together(
         found = float(w @ (total - score[rows, own]) + (np.square(V[:, :-1]) @ ridge).sum())
         if found < lowest:
             lowest, best = found, V.copy()
-        elif now() > end:
+        if now() > end:
             raise TimeoutError
         chance = np.exp(score[:, : there.size] - total[:, None])
         chance[rows, own] -= 1.0
         chance *= w[:, None]
         slope = np.column_stack([chance.T @ Z + 2.0 * ridge * V[:, :-1], chance.sum(axis=0)])
-        if now() > end:
-            raise TimeoutError
         return found, slope.ravel()
 
     with suppress(TimeoutError):
