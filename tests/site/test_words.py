@@ -186,6 +186,10 @@ def test_which_method_quotes_the_leaderboards():
         for ours in ("forest*", "boosted*")
     )
     assert f"than the forest on {more} sets and less on {less}, than boosting on {above} and on {below}." in text
+    newer = board("leaderboard_classification_ours").mean()
+    told = [f"{newer[key]:.3f}".lstrip("0") for key in ("forest*", "forest", "boosted*", "lightgbm-linear*")]
+    sentence = "the forest has {} tuned and {} by default, boosting {}, LightGBM with linear leaves {}".format(*told)
+    assert sentence in " ".join(text.split())
     ranks = pd.read_csv(RESULTS / "leaderboard_classification_default" / "friedman.csv", index_col=0)
     assert ranks.iloc[:, 0].idxmin() == "catboost"
     for method in ("cart", "tao", "tao-linear"):
