@@ -19,6 +19,7 @@ from opttree.tables.encoding import Encoding, check_encoding
 from opttree.wide import sparse
 
 Floats = NDArray[np.float64]
+MANY_ROWS, DEEP = 10_000, 500  # rows, and branches of a tree, whose way is long
 TINY_SHARE = 1e-12  # of a class that no tree has seen
 FORMAT, VERSION = "opttree.Forest", 1
 CURVED_VERSION = 2  # version of forests of features on curves, which version 1 does not have
@@ -240,6 +241,13 @@ class Forest:
         values = np.concatenate([tree.values for tree in trees])
         return first, records.Tree(*branches), records.Leaves(values, *leaves)
 
+    def _is_deep(self, n_rows: int) -> bool:
+        """Whether so many rows are answered faster tree by tree, several rows at a time: by large constant trees."""
+        branches = sum(tree.n_branches for tree in self.trees)
+        return (
+            n_rows >= MANY_ROWS and branches >= DEEP * len(self.trees) and not any(t.linear_leaves for t in self.trees)
+        )
+
     def outputs(self, X: Any, answer: Callable[[Tree, Floats], Floats] | None = None) -> Floats:
         """Mean outputs of the trees.
 
@@ -260,7 +268,7 @@ class Forest:
             raise ValueError(f"X must have shape (n, {self.n_features}); got {X.shape}")
         X = X if self.curves is None else self.curves.transform(X)
         if answer is None:
-            if self._stacked is not None and isinstance(X, np.ndarray):
+            if self._stacked is not None and isinstance(X, np.ndarray) and not self._is_deep(len(X)):
                 return outputs.forest_outputs(X, *self._stacked) / len(self.trees)
             answer = Tree.outputs if self.classes is None or self.averages_outputs else Tree.predict_proba
         total = np.zeros((X.shape[0], self.n_outputs))

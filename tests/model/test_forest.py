@@ -11,6 +11,7 @@ from sklearn.model_selection import train_test_split
 
 import opttree
 from opttree import BoostedTreesRegressor, Forest, TAOForestRegressor
+from opttree.model import forest
 from opttree.model.structure import is_deeper
 from tests.trees import random_tree
 
@@ -101,3 +102,15 @@ def test_stacked_predictions_are_those_of_the_trees(friedman):
         one_by_one = np.mean([tree.outputs(b) for tree in forest.trees], axis=0)
         np.testing.assert_allclose(forest.outputs(b), one_by_one, rtol=1e-9)
         np.testing.assert_allclose(forest.outputs(b[:1]), one_by_one[:1], rtol=1e-9)
+
+
+def test_large_constant_trees_answer_one_after_another(rng, monkeypatch):
+    X = rng.normal(size=(3000, 4))
+    found = TAOForestRegressor(5, kind="cart", leaves="constant", random_state=0).fit(
+        X, X[:, 0] + rng.normal(size=3000)
+    )
+    model, before = found.forest_, found.forest_.outputs(X)
+    monkeypatch.setattr(forest, "MANY_ROWS", 3000)
+    assert model._is_deep(3000)
+    assert not model._is_deep(2999)
+    np.testing.assert_array_equal(model.outputs(X), before)
