@@ -243,10 +243,9 @@ class Forest:
 
     def _is_deep(self, n_rows: int) -> bool:
         """Whether so many rows are answered faster tree by tree, several rows at a time: by large constant trees."""
-        branches = sum(tree.n_branches for tree in self.trees)
-        return (
-            n_rows >= MANY_ROWS and branches >= DEEP * len(self.trees) and not any(t.linear_leaves for t in self.trees)
-        )
+        if n_rows < MANY_ROWS or any(tree.linear_leaves for tree in self.trees):
+            return False
+        return sum(tree.n_branches for tree in self.trees) >= DEEP * len(self.trees)
 
     def outputs(self, X: Any, answer: Callable[[Tree, Floats], Floats] | None = None) -> Floats:
         """Mean outputs of the trees.
