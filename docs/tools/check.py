@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 FETCHED = ("src", "srcset", "poster", "data")  # and href, of links to files
 REMOTE = re.compile(r"""(?:url\(|@import|import\(|fetch\()\s*["']?(?:https?:)?//[^"')\s]+""")  # in styles and scripts
 TOOK = re.compile(r"Total running time of the script:.*?\((\d+) minutes ([\d.]+) seconds\)", re.S)
-LONGEST = 60.0  # seconds of an example, some 15 on a machine that does nothing else
+LONGEST = 60.0  # seconds of an example; the slowest takes 12 to 20 on a machine that does nothing else
 
 
 class Page(HTMLParser):
