@@ -18,7 +18,7 @@ from opttree.methods.table import estimator
 from opttree.model.tree import Tree
 from opttree.runtime.devices import Device
 from opttree.runtime.options import changed, option
-from opttree.statement import L2, FeatureL1, TreeProblem
+from opttree.statement import L2, FeatureL1, L2Constants, TreeProblem
 from opttree.tables.weights import n_rows
 
 __all__ = ["ORRTClassifier", "ORRTRegressor", "SRTClassifier", "SRTRegressor"]
@@ -56,6 +56,18 @@ def _terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats)
     return {"penalties": (L2(splits=splits, leaves=leaves if options.leaves == "linear" else 0.0),)}
 
 
+def _srt_terms(options: Estimator, weight: Floats, n_features: int, y_scale: Floats) -> dict[str, Any]:
+    terms = _terms(options, weight, n_features, y_scale)
+    splits, leaves = _strengths(options, n_rows(weight), n_features)
+    held = is_printed(options) if options.l2_constants == "auto" else options.l2_constants
+    if not held or splits == leaves == 0.0:
+        return terms
+    if _ridge(options) == "paper":
+        splits /= n_features**2  # the gates of eq. (1) divide weights by p, and not the constant
+    constants = L2Constants(splits, leaves if has_numbers(options) else 0.0)
+    return {"penalties": (*terms["penalties"], constants)}
+
+
 def _features(options: Estimator, X: Floats, weight: Floats) -> tuple[Floats, Floats]:
     printed = is_printed(options) or (isinstance(options.l2, str) and options.l2 != "auto")
     return (minmax if printed else moments)(X, weight)
@@ -78,7 +90,7 @@ class _SoftTree(TreeEstimator):
     l2: Any = option(
         "auto",
         """"auto", "paper", a float or a pair of floats. l2 penalty: the objective is ``mean loss + l2_splits |A|^2 +
-        l2_leaves |coefs|^2`` on scaled features and standardised outputs; constant terms are not penalised. "auto":
+        l2_leaves |coefs|^2`` on scaled features and standardised outputs; constant terms are free. "auto":
         features are standardised, and the pair is ``(.01 p / n, .03 p / n)`` for p features, with n the sum of the
         weights (which count as repeated rows) or the number of rows, whichever is larger; the factors were chosen by
         inner cross-validation on ten of the paper's data sets. "paper": features are scaled to [0, 1], and the lambdas
@@ -163,7 +175,7 @@ SRT = Recipe(
     depths=(1, 2, 3),
     usual_depth=3,
     solver=_srt_solver,
-    terms=_terms,
+    terms=_srt_terms,
     features=_features,
     solve=solve_lowest("smooth", "smooth_objective_"),  # as the paper does, not the lowest hard one
     merit="smooth_objective_",
@@ -188,6 +200,12 @@ class _SRT(_SoftTree):
         "closest",
         """How the paper's preset reads what print leaves open: "closest" to the printed numbers, or by the "letter",
         see `solvers.NODEC.paper`; with the letter, "auto" of ``l2`` is that of eq. (7), "paper".""",
+    )
+    l2_constants: bool | Literal["auto"] = option(
+        "auto",
+        """Whether ``l2`` penalises constant terms, too, see `opttree.L2Constants`: thresholds as the weights of splits,
+        constants of leaves, in regression, as their coefficients. "auto": as eq. (7) says for the paper's preset, and
+        not otherwise.""",
     )
     steepness: float | Literal["auto"] | None = option(
         "auto",

@@ -16,6 +16,7 @@ if _TYPE_CHECKING:
         L1 as L1,
         L2 as L2,
         FeatureL1 as FeatureL1,
+        L2Constants as L2Constants,
         Penalty as Penalty,
         SplitPrice as SplitPrice,
         TreeProblem as TreeProblem,
@@ -31,7 +32,7 @@ _HOMES = {
     "SmoothTreeProblem": "opttree.problems.smooth.problem",
     "SubtreeProblem": "opttree.problems.smooth.subtree",
     "SoftForestProblem": "opttree.problems.soft_forest.problem",
-    **dict.fromkeys(("L1", "L2", "FeatureL1", "Penalty", "SplitPrice", "TreeProblem"), "opttree.statement"),
+    **dict.fromkeys(("L1", "L2", "FeatureL1", "L2Constants", "Penalty", "SplitPrice", "TreeProblem"), "opttree.statement"),
     **dict.fromkeys(("check_weight", "n_rows"), "opttree.tables.weights"),
 }
 __all__ = sorted(_HOMES)

@@ -159,6 +159,70 @@ class L2:
 
 
 @dataclass(frozen=True)
+class L2Constants:
+    """``splits * sum_t b_t^2 + leaves * sum_l |values_l|_2^2``: what `L2` leaves free, the constant terms.
+
+    b_t is the threshold of split t, for weights at unit length or, in a tree with gates, as they are; values_l are the
+    constants of leaf l. Both depend on where zero is: on scaled features and outputs, see `TreeProblem.standardized`.
+    The smooth formulation and `solvers.NODEC` minimise it (SRT, eq. 7); other solvers only count it, and those that
+    prove bounds refuse it.
+
+    Parameters
+    ----------
+    splits : float, default 0.0
+        Strength on the thresholds of splits, >= 0.
+    leaves : float, default 0.0
+        Strength on the constants of leaves, >= 0; regression only.
+
+    See Also
+    --------
+    L2 : weights and coefficients
+    SRTRegressor : ``l2_constants``
+
+    References
+    ----------
+    Consolo, Amaldi and Manno, "Soft regression trees: a model variant and a decomposition training algorithm" (2024),
+    eq. (7).
+
+    Examples
+    --------
+    >>> from opttree import L2Constants, TreeProblem, datasets
+    >>> from solvers import NODEC, solve
+    >>> X, y = datasets.load("diabetes", as_arrays=True)
+    >>> free = TreeProblem.standardized(X, y, depth=1, leaves="linear")
+    >>> held = free.restated(penalties=L2Constants(splits=1.0, leaves=1.0))
+    >>> trees = [solve(problem, NODEC(), random_state=0).tree for problem in (free, held)]
+    >>> held.penalty(trees[1]) < held.penalty(trees[0])
+    True
+    """
+
+    splits: float = 0.0
+    leaves: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check(splits=self.splits, leaves=self.leaves)
+
+    def value(self, tree: Tree) -> float:
+        """Penalty of a tree.
+
+        Parameters
+        ----------
+        tree : Tree
+            The tree.
+
+        Returns
+        -------
+        float
+            The penalty.
+        """
+        b, A = tree.b, tree.split_weights
+        if tree.gate is None:
+            length = np.sqrt((A.power(2) if is_sparse(A) else np.square(A)).sum(axis=1))
+            b = b / np.where(length > 0.0, length, 1.0)
+        return float(self.splits * np.square(b).sum() + self.leaves * np.square(tree.leaf_arrays[0]).sum())
+
+
+@dataclass(frozen=True)
 class SplitPrice:
     """``price`` for every branch node: the complexity price of CART and of Bertsimas and Dunn.
 
@@ -281,7 +345,7 @@ class Scaled:
 
 def scaled(penalty: Penalty, factor: float) -> Penalty:
     """``penalty`` times ``factor``, of the same class if it is one of ours, so that solvers still recognise it."""
-    if isinstance(penalty, (L1, L2)):
+    if isinstance(penalty, (L1, L2, L2Constants)):
         return type(penalty)(penalty.splits * factor, penalty.leaves * factor)
     if isinstance(penalty, SplitPrice):
         return SplitPrice(penalty.price * factor)

@@ -30,7 +30,7 @@ from opttree.statement.numbers import (
     orders_of,
     ranks_of,
 )
-from opttree.statement.penalties import L1, L2, FeatureL1, Penalty, SplitPrice, scaled
+from opttree.statement.penalties import L1, L2, FeatureL1, L2Constants, Penalty, SplitPrice, scaled
 from opttree.statement.pruning import with_splits
 from opttree.tables.numbers import check_numbers
 from opttree.tables.weights import check_weight
@@ -402,13 +402,13 @@ class TreeProblem:
             table += loss.value(self.Y[:, k : k + 1], values[None, :, k])
         return table
 
-    def strength(self, kind: type[L1 | L2 | FeatureL1], on: str) -> float:
+    def strength(self, kind: type[L1 | L2 | L2Constants | FeatureL1], on: str) -> float:
         """Total strength of the penalties of one kind.
 
         Parameters
         ----------
         kind : type
-            `L1`, `L2` or `FeatureL1`.
+            `L1`, `L2`, `L2Constants` or `FeatureL1`.
         on : {"splits", "leaves", "strength"}
             What they act on; "strength" of `FeatureL1`.
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
-from opttree.kernels.records import Net, Rows
+from opttree.kernels.records import Net
 from opttree.kernels.smooth.first_order import lbfgs_memory
 from opttree.model.convert import as_tree
 from opttree.model.tree import Tree
@@ -419,9 +419,9 @@ class NODEC(Solver):
         _A, _b, values, coefs = smooth.unpack(point)
         new_values, new_coefs = (np.array(array[leaves], np.float64) for array in (values, coefs))
         net = Net(smooth.penalty.l1_leaves, smooth.penalty.l2_leaves)
-        data = Rows(problem.X, problem.Y, np.ascontiguousarray(part.leaf_weights[:, chosen]))
+        data, counted = smooth.leaf_rows(part.rows, part.leaf_weights[:, chosen])
         softmax = problem.is_classification
-        fit_leaves(data, part.rows, net, self.theta**k / self._scale(problem), new_values, new_coefs, softmax=softmax)
+        fit_leaves(data, counted, net, self.theta**k / self._scale(problem), new_values, new_coefs, softmax=softmax)
         values[leaves], coefs[leaves] = new_values, new_coefs
         rows.move(point, leaves=leaves)
 

@@ -14,7 +14,7 @@ from opttree.kernels import records
 from opttree.model.tree import Tree
 from opttree.problems import SmoothTreeProblem
 from opttree.runtime.clock import seconds_left
-from opttree.statement import L1, L2, FeatureL1, TreeProblem
+from opttree.statement import L1, L2, FeatureL1, L2Constants, TreeProblem
 from solvers.core.parts import bare, on_part
 from solvers.core.result import Termination
 from solvers.soft.by_feature import add_smoothed, constant_bounds, without_tiny
@@ -195,10 +195,15 @@ class SoftOverParts:
         told = self.reader, bare(smooth.problem), smooth.alpha, smooth.aggregation, theta
         value, gradient = self.rows.sum(_gradient, told)
         gradient = gradient.copy()
-        A, _b, _values, coefs = smooth.unpack(theta)
-        of_A, _of_b, _of_values, of_coefs = smooth.unpack(gradient)
-        for on, weights, slopes in (("splits", A, of_A), ("leaves", coefs, of_coefs)):
-            l1, l2 = smooth.problem.strength(L1, on), smooth.problem.strength(L2, on)
+        A, b, values, coefs = smooth.unpack(theta)
+        of_A, of_b, of_values, of_coefs = smooth.unpack(gradient)
+        for on, weights, slopes, kinds in (
+            ("splits", A, of_A, (L1, L2)),
+            ("splits", b, of_b, (None, L2Constants)),
+            ("leaves", values, of_values, (None, L2Constants)),
+            ("leaves", coefs, of_coefs, (L1, L2)),
+        ):
+            l1, l2 = (0.0 if kind is None else smooth.problem.strength(kind, on) for kind in kinds)
             value += l1 * np.sum(np.abs(weights)) + l2 * np.sum(weights**2)
             slopes += l1 * np.sign(weights) + 2.0 * l2 * weights
         if strength := smooth.problem.strength(FeatureL1, "strength"):

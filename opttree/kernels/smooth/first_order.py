@@ -22,10 +22,11 @@ Schedule = namedtuple("Schedule", "done rates alphas batches")
 
 
 @kernel()
-def best_constants(theta, gradient, mass, form):
+def best_constants(theta, gradient, mass, form, ridge):
     """Set the leaves' constants to their optimum for the gates at which ``gradient`` and ``mass`` were computed.
 
-    Expected squared loss: ``dL/dh = 2 (h mass - sum P y)``, so that the optimum is one Newton step away; expected log
+    Expected squared loss: ``dL/dh = 2 (h mass - sum P y)``, so that the optimum is one Newton step away, also under
+    an l2 penalty ``ridge`` on the constants, of which the gradient is part; expected log
     loss: ``dL/dscore_k = mass p_k - sum P [y = k]`` gives the class shares. Empty leaves are unchanged.
     """
     values, slopes = unpack(theta, form)[2], unpack(gradient, form)[2]
@@ -47,7 +48,7 @@ def best_constants(theta, gradient, mass, form):
                 values[leaf, k] = np.log(max(share, dtype.type(1e-6)))
         else:
             for k in range(form.n_outputs):
-                values[leaf, k] -= slopes[leaf, k] / (2 * mass[leaf])
+                values[leaf, k] -= slopes[leaf, k] / (2 * (mass[leaf] + dtype.type(ridge)))
 
 
 @kernel()
@@ -80,7 +81,8 @@ def take_steps(chunks, theta, state, schedule, moments, closed_leaves, objective
     losses = np.empty(rates.size)
     for i in range(rates.size):
         losses[i] = evaluate(chunks, theta, alphas[i], batches[i], objective, gradient, mass)
-        update(theta, gradient, mass, state, done + i + 1, rates[i], moments, closed_leaves, form)
+        ridge = objective.penalty.l2_constants
+        update(theta, gradient, mass, state, done + i + 1, rates[i], moments, closed_leaves, form, ridge)
     return losses
 
 
@@ -88,12 +90,12 @@ take_steps_alone = kernel()(take_steps)
 
 
 @kernel()
-def update(theta, gradient, mass, state, step, rate, moments, closed_leaves, form):
+def update(theta, gradient, mass, state, step, rate, moments, closed_leaves, form, ridge):
     """Step number ``step`` (from 1) of `descend`."""
     moved = theta.size  # entries before the leaves' constants, if these are in closed form
     rest = theta.size
     if closed_leaves:
-        best_constants(theta, gradient, mass, form)
+        best_constants(theta, gradient, mass, form, ridge)
         moved = ((1 << form.depth) - 1) * (form.n_features + 1)
         rest = moved + (1 << form.depth) * form.n_outputs
     first, second = state[0], state[1]

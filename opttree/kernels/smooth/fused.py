@@ -165,7 +165,7 @@ def evaluate(own, theta, alpha, data, rows, weight, form, penalty):
     theta : (S, size); alpha : (S,) gate scales.
     data : X (n, q), see `features`; Y (n, K), class codes (n, 1), or losses of the leaves (n, L); w (n,).
     rows : (blocks, BLOCK) int32 numbers of rows, -1 where there is none, and (S, 2) the blocks of each start.
-    weight : (S,) sums of the weights of the rows; penalty : (S, 4) strengths, as in `smooth.Penalty`.
+    weight : (S,) sums of the weights of the rows; penalty : (S, 6) strengths, as in `smooth.Penalty`.
     """
     real, size, n_starts = theta.dtype.type, own.sizes, theta.shape[0]
     cut = real(form.eps / BLOCK)  # limit for each row, so that the sum over a skipped block is below eps
@@ -183,7 +183,7 @@ def evaluate(own, theta, alpha, data, rows, weight, form, penalty):
     )
 
 
-def adam_step(own, theta, state, step, rate, moments, closed_leaves):
+def adam_step(own, theta, state, step, rate, moments, closed_leaves, penalty):
     """`first_order.adam_step` for all starts, along the gradient of ``own``; see `first_order.descend`."""
     real, size = theta.dtype.type, own.sizes
     scales = (1.0 / (1.0 - float(real(beta)) ** step) for beta in (moments.beta1, moments.beta2))
@@ -191,5 +191,5 @@ def adam_step(own, theta, state, step, rate, moments, closed_leaves):
     own.adam(
         (-(-size.theta // WIDTH), theta.shape[0]),
         (WIDTH,),
-        (theta, own.gradient, own.mass, *state, *map(real, numbers), np.int32(closed_leaves)),
+        (theta, own.gradient, own.mass, *state, *map(real, numbers), np.int32(closed_leaves), penalty),
     )

@@ -112,8 +112,8 @@ KERNEL void lay_out(const real *__restrict__ theta, const real *__restrict__ alp
 #endif
 }
 
-/* Gradients (S, SIZE) with those of the penalties (S, 4): l1 and l2 on splits, on leaves; and masses of the leaves
-   (S, LEAVES), from the chunks'. */
+/* Gradients (S, SIZE) with those of the penalties (S, 6): l1 and l2 on splits, on leaves; l2 on thresholds, on constants
+   of leaves; and masses of the leaves (S, LEAVES), from the chunks'. */
 KERNEL void gather(const real *__restrict__ parts, const int chunks, const real *__restrict__ theta,
                    const real *__restrict__ alpha, const real *__restrict__ weight, const real *__restrict__ penalty,
                    real *gradient, real *mass)
@@ -126,7 +126,7 @@ KERNEL void gather(const real *__restrict__ parts, const int chunks, const real 
     theta += (wide)blockIdx.y * SIZE;
     gradient += (wide)blockIdx.y * SIZE;
     mass += (wide)blockIdx.y * LEAVES;
-    penalty += 4 * blockIdx.y;
+    penalty += 6 * blockIdx.y;
     for (int c = 0; c < chunks; c++) total += parts[c * part_size() + i];
     total /= weight[blockIdx.y];
     if (i < split_size()) {
@@ -135,6 +135,7 @@ KERNEL void gather(const real *__restrict__ parts, const int chunks, const real 
             to = k < P ? (wide)t * P + k : (wide)BRANCHES * P + t;
             total *= k < P ? -alpha[blockIdx.y] : alpha[blockIdx.y];
             if (k < P) l1 = penalty[0], l2 = penalty[1];
+            else l2 = penalty[4];
         }
     }
 #if HAS_LEAVES
@@ -142,7 +143,7 @@ KERNEL void gather(const real *__restrict__ parts, const int chunks, const real 
         const wide e = i - split_size(), l = e % SLOTS, leaf = e / LEAF_TILE * EXITS + l;
         const int k = (int)(e % LEAF_TILE / TILE), feature = (int)(e / SLOTS % Q);
         const wide constants = (wide)BRANCHES * (P + 1);
-        if (l < EXITS && feature == P) to = constants + leaf * K + k;
+        if (l < EXITS && feature == P) to = constants + leaf * K + k, l2 = penalty[5];
         if (l < EXITS && feature < P) {
             to = constants + (wide)LEAVES * K + (leaf * K + k) * P + feature;
             l1 = penalty[2], l2 = penalty[3];
@@ -150,7 +151,7 @@ KERNEL void gather(const real *__restrict__ parts, const int chunks, const real 
     } else {
         const wide e = i - sums_at(), leaf = e / EACH_LEAF;
         const int k = (int)(e % EACH_LEAF);
-        if (!LINEAR && k < K) to = (wide)BRANCHES * (P + 1) + leaf * K + k;
+        if (!LINEAR && k < K) to = (wide)BRANCHES * (P + 1) + leaf * K + k, l2 = penalty[5];
         else mass[leaf] = total;
     }
 #endif
@@ -164,7 +165,7 @@ KERNEL void gather(const real *__restrict__ parts, const int chunks, const real 
    are best for the gates instead. */
 KERNEL void adam(real *theta, const real *__restrict__ gradient, const real *__restrict__ mass, real *first, real *second,
                  const real rate, const real beta1, const real beta2, const real nu1, const real nu2, const real epsilon,
-                 const real scale1, const real scale2, const int closed)
+                 const real scale1, const real scale2, const int closed, const real *__restrict__ penalty)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x, constants = BRANCHES * (P + 1);
     const wide at = (wide)blockIdx.y * SIZE + i;
@@ -175,7 +176,7 @@ KERNEL void adam(real *theta, const real *__restrict__ gradient, const real *__r
         const real m = mass[(wide)blockIdx.y * LEAVES + leaf];
         if (m <= (real)1e-9) return;
         if (LOSS == SQUARED) {
-            theta[at] -= gradient[at] / (2 * m);
+            theta[at] -= gradient[at] / (2 * (m + penalty[6 * blockIdx.y + 5]));
         } else if (k == 0) { /* for all classes */
             real top = theta[at], total = 0;
             for (int c = 1; c < K; c++) top = theta[at + c] > top ? theta[at + c] : top;

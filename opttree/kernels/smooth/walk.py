@@ -60,8 +60,8 @@ VECTORS = 4  # numbers read by a vector loop in the time of one
 Data = namedtuple("Data", "X Y w")
 # depth of the tree, levels of a tile, eps; loss and aggregation codes; n_features; n_outputs; linear leaves (0, 1)
 Form = namedtuple("Form", "depth levels eps loss aggregation n_features n_outputs linear")
-# l1 and l2 strengths on split weights and leaf coefficients
-Penalty = namedtuple("Penalty", "l1_splits l2_splits l1_leaves l2_leaves")
+# l1 and l2 strengths on split weights and leaf coefficients; l2 strengths on thresholds and leaf constants
+Penalty = namedtuple("Penalty", "l1_splits l2_splits l1_leaves l2_leaves l2_thresholds l2_constants")
 # the three of them
 Objective = namedtuple("Objective", "data form penalty")
 
@@ -261,12 +261,15 @@ def unpack(theta, form):
 def add_penalties(theta, gradient, form, penalty):
     """Add the gradient of the penalties; returns their value. The l1 norm has derivative 0 at 0."""
     n_branches, p = (1 << form.depth) - 1, form.n_features
-    coefs = n_branches * (p + 1) + (n_branches + 1) * form.n_outputs
+    thresholds, values = n_branches * p, n_branches * (p + 1)
+    coefs = values + (n_branches + 1) * form.n_outputs
     total = 0.0
-    for part in range(2):
-        first, last = (0, n_branches * p) if part == 0 else (coefs, theta.size)
-        l1 = penalty.l1_splits if part == 0 else penalty.l1_leaves
-        l2 = penalty.l2_splits if part == 0 else penalty.l2_leaves
+    for first, last, l1, l2 in (
+        (0, thresholds, penalty.l1_splits, penalty.l2_splits),
+        (thresholds, values, 0.0, penalty.l2_thresholds),
+        (values, coefs, 0.0, penalty.l2_constants),
+        (coefs, theta.size, penalty.l1_leaves, penalty.l2_leaves),
+    ):
         if l1 > 0.0 or l2 > 0.0:
             for i in range(first, last):
                 total += l1 * abs(theta[i]) + l2 * theta[i] ** 2

@@ -164,13 +164,17 @@ def unpack(xp, theta, form):
 
 
 def penalty_value(xp, theta, form, penalty):
-    """Value (S,) of the penalties (S, 4): strengths of l1 and l2 on split weights, and on coefficients of leaves."""
-    A, _b, _values, coefs = unpack(xp, theta, form)
+    """Value (S,) of the penalties (S, 6): strengths of l1 and l2 on split weights, and on coefficients of leaves; of l2
+    on thresholds, and on constants of leaves.
+    """
+    A, b, values, coefs = unpack(xp, theta, form)
     total = xp.zeros(theta.shape[0], dtype=theta.dtype)
-    for part, l1, l2 in ((A, penalty[:, 0], penalty[:, 1]), (coefs, penalty[:, 2], penalty[:, 3])):
+    for part, l1, l2 in ((A, 0, 1), (b, None, 4), (values, None, 5), (coefs, 2, 3)):
         if part is not None:
             flat = xp.reshape(part, (theta.shape[0], -1))
-            total = total + l1 * xp.sum(xp.abs(flat), axis=1) + l2 * xp.sum(flat * flat, axis=1)
+            total = total + penalty[:, l2] * xp.sum(flat * flat, axis=1)
+            if l1 is not None:
+                total = total + penalty[:, l1] * xp.sum(xp.abs(flat), axis=1)
     return total
 
 
@@ -178,12 +182,14 @@ def penalty_gradient(xp, theta, form, penalty):
     """Gradient of `penalty_value`, (S, size). The l1 norm has derivative 0 at 0."""
     p, n_leaves = form.n_features, 1 << form.depth
     splits = (n_leaves - 1) * p
-    leaves = splits + n_leaves - 1 + n_leaves * form.n_outputs
-    A, between, coefs = theta[:, :splits], theta[:, splits:leaves], theta[:, leaves:]
+    values = splits + n_leaves - 1
+    leaves = values + n_leaves * form.n_outputs
+    A, coefs = theta[:, :splits], theta[:, leaves:]
     return xp.concat(
         [
             penalty[:, 0:1] * xp.sign(A) + 2.0 * penalty[:, 1:2] * A,
-            xp.zeros_like(between),
+            2.0 * penalty[:, 4:5] * theta[:, splits:values],
+            2.0 * penalty[:, 5:6] * theta[:, values:leaves],
             penalty[:, 2:3] * xp.sign(coefs) + 2.0 * penalty[:, 3:4] * coefs,
         ],
         axis=1,
@@ -227,7 +233,7 @@ def path_keys(xp, A, b, alpha, X, depth):
     return key * 2 ** (depth + 1) + node
 
 
-def best_constants(xp, values, slopes, mass, loss):
+def best_constants(xp, values, slopes, mass, loss, ridge):
     """`first_order.best_constants`: the optimal leaf values (S, L, K) for the gates."""
     reached = xp.expand_dims(mass > 1e-9, axis=2)
     weight = xp.where(reached, xp.expand_dims(mass, axis=2), xp.ones_like(xp.expand_dims(mass, axis=2)))
@@ -236,7 +242,7 @@ def best_constants(xp, values, slopes, mass, loss):
         shares = shifted / xp.sum(shifted, axis=2, keepdims=True)
         best = xp.log(xp.clip(shares - slopes / weight, 1e-6, None))
     else:
-        best = values - slopes / (2.0 * weight)
+        best = values - slopes / (2.0 * (weight + xp.reshape(ridge, (-1, 1, 1))))
     return xp.where(reached, best, values)
 
 
@@ -252,12 +258,12 @@ def adam_step(xp, theta, gradient, state, step, rate, moments):
     return theta - rate * mean / (xp.sqrt(square) + moments.epsilon), (first, second)
 
 
-def descend_step(xp, theta, gradient, mass, state, step, rate, moments, form, closed_leaves):
+def descend_step(xp, theta, gradient, mass, state, step, rate, moments, form, closed_leaves, penalty):
     """`adam_step`, with the leaves' constants set to their optimum if these are in closed form."""
     moved, state = adam_step(xp, theta, gradient, state, step, rate, moments)
     if closed_leaves:
         values, slopes = (unpack(xp, part, form)[2] for part in (theta, gradient))
-        best = xp.reshape(best_constants(xp, values, slopes, mass, form.loss), (theta.shape[0], -1))
+        best = xp.reshape(best_constants(xp, values, slopes, mass, form.loss, penalty[:, 5]), (theta.shape[0], -1))
         i = ((1 << form.depth) - 1) * (form.n_features + 1)
         moved = xp.concat([moved[:, :i], best, moved[:, i + best.shape[1] :]], axis=1)
     return moved, state

@@ -228,12 +228,12 @@ class SmoothBatch(DeviceArrays):
         rows, weight = batch
         if self.use_fused:
             self._launch(theta, alpha, rows, weight)
-            fused.adam_step(self._space, theta, state, number, rate, moments, closed_leaves)
+            fused.adam_step(self._space, theta, state, number, rate, moments, closed_leaves, self.penalty)
             return theta, state
         gathered = self._gathered(rows, weight)
         _value, gradient, mass = arrays.evaluate(self.xp, theta, alpha, *gathered, self.form, self.penalty)
         return arrays.descend_step(
-            self.xp, theta, gradient, mass, state, number, rate, moments, self.form, closed_leaves
+            self.xp, theta, gradient, mass, state, number, rate, moments, self.form, closed_leaves, self.penalty
         )
 
     def sorted_rows(self, theta: Any, alpha: Any) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from opttree.problems.smooth.blocks import pack_rows, packed
 from opttree.runtime import devices
 from opttree.runtime.devices import Device
 from opttree.runtime.options import Checked, Rule, option
-from opttree.statement.penalties import L1, L2
+from opttree.statement.penalties import L1, L2, L2Constants
 from opttree.statement.problem import TreeProblem
 from opttree.wide import soft
 
@@ -42,8 +42,8 @@ class SmoothTreeProblem(Checked):
     - "expected": ``sum_i w_i sum_l P_l(x_i) loss(y_i, f_l(x_i))`` (GET eq. 3, SRT eq. 3, SDTR eq. 3), or
     - "mixture": ``sum_i w_i loss(y_i, sum_l P_l(x_i) f_l(x_i))`` (SRT eq. 4; GradTree);
 
-    with weights that sum to one (the papers' sums over rows divided by n), plus the `L1` and `L2` penalties of the
-    statement (GET eq. 5); other penalties, such as `SplitPrice`, are ignored. As alpha grows, both tend to the mean
+    with weights that sum to one (the papers' sums over rows divided by n), plus the `L1`, `L2` and `L2Constants`
+    penalties of the statement (GET eq. 5, SRT eq. 7); other penalties, such as `SplitPrice`, are ignored. As alpha grows, both tend to the mean
     loss of the hard tree plus those penalties (under log loss, where no row hits the cap of the statement).
 
     Raises
@@ -129,6 +129,8 @@ class SmoothTreeProblem(Checked):
             return reason
         if problem.depth < 1:
             return "its depth is 0, so that it has no gates"
+        if problem.is_classification and problem.strength(L2Constants, "leaves"):
+            return "its penalty on the constants of leaves is for regression, and it has classes"
         return problem.float32_refusal
 
     @staticmethod
@@ -235,7 +237,9 @@ class SmoothTreeProblem(Checked):
     @cached_property
     def penalty(self) -> Any:
         """The penalties as the kernels take them."""
-        return smooth.Penalty(*(self.problem.strength(kind, on) for on in ("splits", "leaves") for kind in (L1, L2)))
+        terms = [(kind, on) for on in ("splits", "leaves") for kind in (L1, L2)]
+        terms += [(L2Constants, "splits"), (L2Constants, "leaves")]
+        return smooth.Penalty(*(self.problem.strength(kind, on) for kind, on in terms))
 
     @property
     def objective(self) -> smooth.Objective:
@@ -667,14 +671,44 @@ class SmoothTreeProblem(Checked):
             self._fit_expected_linear(theta)
         else:
             _value, gradient, mass = self._evaluate(theta)
-            best_constants(theta, gradient, mass, self.form)
+            best_constants(theta, gradient, mass, self.form, self.penalty.l2_constants)
         return theta
+
+    @cached_property
+    def _with_origin(self) -> tuple[Floats, Floats]:
+        """X and Y with one row more, of zeros."""
+        return tuple(np.concatenate([part, np.zeros((1, part.shape[1]))]) for part in (self.problem.X, self.problem.Y))
+
+    def leaf_rows(self, numbers: NDArray[np.int32], weights: Floats) -> tuple[records.Rows, NDArray[np.int32]]:
+        """What the kernels fit leaves to, with an l2 penalty on their constants as a row more: a leaf's answer at
+        ``x = 0`` is its constant, for which 0 is right.
+
+        Parameters
+        ----------
+        numbers : ndarray of int of shape (m,)
+            Rows of the problem.
+        weights : ndarray of shape (m, leaves)
+            Weights of these in leaves.
+
+        Returns
+        -------
+        rows : Rows
+            X, Y and weights.
+        numbers : ndarray of int of shape (m,) or (m + 1,)
+            The rows of X and Y that count.
+        """
+        problem, ridge = self.problem, self.penalty.l2_constants
+        if not ridge:
+            return records.Rows(problem.X, problem.Y, np.ascontiguousarray(weights)), numbers
+        weights = np.concatenate([weights, np.full((1, weights.shape[1]), ridge)])
+        numbers = np.append(numbers, np.int32(problem.n_samples))
+        return records.Rows(*self._with_origin, weights), numbers
 
     def _fit_expected_linear(self, theta: Floats) -> None:
         problem = self.problem
         _A, _b, values, coefs = self.parts(theta)
         weights = problem.w[:, None] * self.path_probabilities(theta)
-        numbers, rows = np.arange(problem.n_samples, dtype=np.int32), records.Rows(problem.X, problem.Y, weights)
+        rows, numbers = self.leaf_rows(np.arange(problem.n_samples, dtype=np.int32), weights)
         net = records.Net(problem.strength(L1, "leaves"), problem.strength(L2, "leaves"))
         soft.fit_leaves(rows, numbers, net, 0.0, values, coefs, softmax=False)
         for view, fitted in zip(self.unpack(theta)[2:], (values, coefs), strict=True):
@@ -699,6 +733,7 @@ class SmoothTreeProblem(Checked):
             weighted = P * problem.w[part, None]
             gram += weighted.T @ P
             moment += weighted.T @ problem.Y[part]
+        gram[:L, :L] += problem.strength(L2Constants, "leaves") * np.eye(L)
         gram[L:, L:] += problem.strength(L2, "leaves") * np.eye(width - L)
         solution = np.linalg.lstsq(gram, moment, rcond=1e-12)[0]
         values[:] = solution[:L]

@@ -49,10 +49,15 @@ class RowsAtPoint:
 
     def value(self) -> float:
         """The objective of the whole smooth tree at the point, as `SmoothTreeProblem.value`."""
-        A, _b, _values, coefs = self.whole.unpack(self.theta)
+        A, b, values, coefs = self.whole.unpack(self.theta)
         penalty = self.whole.penalty
         value = subtree.expected_loss(self.gates, self.losses, self._data.w) / self.whole.problem.n_samples
-        for part, l1, l2 in ((A, penalty.l1_splits, penalty.l2_splits), (coefs, penalty.l1_leaves, penalty.l2_leaves)):
+        for part, l1, l2 in (
+            (A, penalty.l1_splits, penalty.l2_splits),
+            (b, 0.0, penalty.l2_thresholds),
+            (values, 0.0, penalty.l2_constants),
+            (coefs, penalty.l1_leaves, penalty.l2_leaves),
+        ):
             if l1 or l2:
                 value += l1 * float(np.sum(np.abs(part))) + l2 * float(np.sum(np.square(part)))
         return value

@@ -220,7 +220,9 @@ class SubtreeProblem:
         n_tiles = -(-levels // TILE_LEVELS)
         form = smooth.Form(levels, -(-levels // n_tiles), 0.0, codes.TABLE, codes.EXPECTED, problem.n_features, 0, 0)
         whole = self.whole.penalty
-        penalty = smooth.Penalty(whole.l1_splits / self.share, whole.l2_splits / self.share, 0.0, 0.0)
+        penalty = smooth.Penalty(
+            whole.l1_splits / self.share, whole.l2_splits / self.share, 0.0, 0.0, whole.l2_thresholds / self.share, 0.0
+        )
         data = empty_blocks(m, problem.n_features, 1 << levels, self.whole.dtype)
         weights = self.weights * (m / self.share)
         below = subtree.Below(self.node, self.height, levels)
