@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from opttree import L2, SmoothTreeProblem, TreeProblem
+from opttree import L2, L2Constants, SmoothTreeProblem, TreeProblem
 
 RIDGE = (L2(splits=1e-3, leaves=1e-3),)
 
@@ -16,8 +16,9 @@ def smooth_problem(n=500, depth=3, seed=0, alpha=1.0, n_outputs=1, leaves="linea
     weight, loss = rng.uniform(0.5, 2.0, n), "squared"
     if classes:
         Y, loss = np.digitize(Y[:, 0], [-0.5, 0.5]), "log"
+    penalties = (*RIDGE, L2Constants(splits=2e-3))
     return SmoothTreeProblem(
-        TreeProblem(X, Y, depth=depth, leaves=leaves, loss=loss, penalties=RIDGE, sample_weight=weight), alpha=alpha
+        TreeProblem(X, Y, depth=depth, leaves=leaves, loss=loss, penalties=penalties, sample_weight=weight), alpha=alpha
     )
 
 

@@ -30,10 +30,11 @@ JOINT_ITERATIONS = 50  # after the decomposition, by default
 
 
 def _ridge(options: Estimator) -> Any:
-    """``l2``, where "auto" is the paper's under its preset."""
-    printed = is_printed(options) and isinstance(options.l2, str) and options.l2 == "auto"
+    """``l2``, a string, a number or a tuple, where "auto" is the paper's under its preset."""
+    given = options.l2 if isinstance(options.l2, str) or not np.iterable(options.l2) else tuple(options.l2)
+    printed = is_printed(options) and given == "auto"
     by_letter = getattr(options, "reading", "") == "letter"
-    return options.l2 if not printed else "paper" if by_letter else options.printed_l2
+    return given if not printed else "paper" if by_letter else options.printed_l2
 
 
 def _strengths(options: Estimator, n: float, p: int) -> tuple[float, float]:
@@ -90,14 +91,15 @@ class _SoftTree(TreeEstimator):
     l2: Any = option(
         "auto",
         """"auto", "paper", a float or a pair of floats. l2 penalty: the objective is ``mean loss + l2_splits |A|^2 +
-        l2_leaves |coefs|^2`` on scaled features and standardised outputs; constant terms are free. "auto":
-        features are standardised, and the pair is ``(.01 p / n, .03 p / n)`` for p features, with n the sum of the
-        weights (which count as repeated rows) or the number of rows, whichever is larger; the factors were chosen by
-        inner cross-validation on ten of the paper's data sets. "paper": features are scaled to [0, 1], and the lambdas
-        are, to the letter of eq. (7), ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which underfit; "paper, sum":
-        the same lambdas beside the sum over the rows, and for gates without the factor 1/p, which comes nearer to the
-        paper's numbers, see `solvers.NODEC.paper`. Under ``preset="paper"`` features are scaled to [0, 1] in any
-        case, and "auto" is "paper, sum" for SRT ("paper" by its letter, see ``reading``), and none for ORRT.""",
+        l2_leaves |coefs|^2`` on scaled features and standardised outputs; constant terms are free but where SRT has
+        ``l2_constants``. "auto": features are standardised, and the pair is ``(.01 p / n, .03 p / n)`` for p features,
+        with n the sum of the weights (which count as repeated rows) or the number of rows, whichever is larger; the
+        factors were chosen by inner cross-validation on ten of the paper's data sets. "paper": features are scaled to
+        [0, 1], and the lambdas are, to the letter of eq. (7), ``2 / (p |branches|)`` and ``2 / (p |leaves|)``, which
+        underfit; "paper, sum": the same lambdas beside the sum over the rows, and for gates without the factor 1/p,
+        which comes nearer to the paper's numbers, see `solvers.NODEC.paper`. Under ``preset="paper"`` features are
+        scaled to [0, 1] in any case, and "auto" is "paper, sum" for SRT ("paper" by its letter, see ``reading``), and
+        none for ORRT.""",
         test=lambda l2: is_l2(l2),
         words="'auto', 'paper', 'paper, sum', a number >= 0 or a pair of them",
     )

@@ -32,7 +32,9 @@ _HOMES = {
     "SmoothTreeProblem": "opttree.problems.smooth.problem",
     "SubtreeProblem": "opttree.problems.smooth.subtree",
     "SoftForestProblem": "opttree.problems.soft_forest.problem",
-    **dict.fromkeys(("L1", "L2", "FeatureL1", "L2Constants", "Penalty", "SplitPrice", "TreeProblem"), "opttree.statement"),
+    **dict.fromkeys(
+        ("L1", "L2", "FeatureL1", "L2Constants", "Penalty", "SplitPrice", "TreeProblem"), "opttree.statement"
+    ),
     **dict.fromkeys(("check_weight", "n_rows"), "opttree.tables.weights"),
 }
 __all__ = sorted(_HOMES)

@@ -55,7 +55,7 @@ class NODEC(Solver):
     with ``k0`` the current point's "gradient_norm" and the norms of the changes in the macro iteration, "split_move"
     and "leaf_move" (Proposition 1).
 
-    Penalties are those of the statement, `L1` and `L2`; constant terms are not penalised, unlike in the paper's (7).
+    Penalties are those of the statement, `L1`, `L2` and `L2Constants`; the last two are the paper's (7).
     Working sets are as printed: the root alone, without leaves, where the tree is deeper than one level.
 
     See Also
@@ -170,7 +170,8 @@ class NODEC(Solver):
         Nine macro iterations, as the pseudocode counts ten; SLSQP; weighted logistic regressions where rows are
         imbalanced (eps .1, .3, .4, which fall by .8), in nodes of any size and with the weights (17) of the sides
         before; exact linear leaves; the start by clusters; answers not clipped. SRT has no penalty; SRT-l2 has the
-        statement's `L2`, for n rows and p features 1 / (n p branches) on splits, 1 / (n p leaves) on leaves. That is
+        statement's `L2` and `L2Constants`, for n rows and p features 1 / (n p branches) on splits, 1 / (n p leaves) on
+        leaves. That is
         the paper's lambda read beside the sum over rows, and for gates without the factor 1/p: to the letter of eq.
         (7), see `printed_ridge`, it leaves the gates flat, far from the paper's numbers.
 
@@ -179,15 +180,15 @@ class NODEC(Solver):
         so steep that the others change hardly anything. ``"closest"`` minimises the sum over the rows, by at most five
         iterations, from gates whose arguments have a standard deviation of .5. Among sums of 3, 5 and 8 iterations (5,
         10 and 100 with the penalty), deviations of .25, .5, 1 and 2 and flatter regressions at the start, it came close
-        to the printed numbers at depths 2 and 3, with and without the penalty. **These readings were compared by R2 on
-        test folds**: two cuts into four folds of airfoil, auto_mpg, computer_hardware, housing, kin8nm, lpga2009,
-        puma32H and yacht. Protocol ``srt_readings`` has some of them.
+        to the printed numbers at depths 2 and 3, with and without the penalty, whose constant terms were free then.
+        **These readings were compared by R2 on test folds**: two cuts into four folds of airfoil, auto_mpg,
+        computer_hardware, housing, kin8nm, lpga2009, puma32H and yacht. Protocol ``srt_readings`` has some of them.
 
         What else the paper leaves open: the repetitions of the start, 3 of them, each 2-means with ten starts
         (scikit-learn's default then); theta of lines 15 and 16, .5, for the gradient of the working set's own problem,
         since the decomposition is early stopped. Printed eps_1 < eps_2 contradicts the text; taken as printed, every
         imbalanced node has rows reassigned. Where leaves have no unique least squares solution, the one of least norm
-        is taken. Eq. (7) penalises constant terms, too; these are free here.
+        is taken.
 
         Parameters
         ----------

@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from opttree import L2, ORRTRegressor, SRTClassifier, SRTRegressor, Tree, datasets, load as load_model, plotting, save
+from opttree import (
+    L2,
+    L2Constants,
+    ORRTRegressor,
+    SRTClassifier,
+    SRTRegressor,
+    Tree,
+    datasets,
+    load as load_model,
+    plotting,
+    save,
+)
 from solvers import NODEC, ORRT, HingeInit, solve
 from tests.conftest import regression_problem
 from tests.statements import RIDGE
@@ -72,7 +83,20 @@ def test_printed_penalties_are_the_papers():
     assert problem.penalty(tree) == pytest.approx(printed)
     strengths = SRTRegressor(2).state(X, y)[0].penalties[0]
     assert (strengths.splits, strengths.leaves) == pytest.approx((0.01 * p / n, 0.03 * p / n))
-    assert SRTRegressor(2, l2=(0.1, 0.2)).state(X, y)[0].penalties[0] == L2(splits=0.1, leaves=0.2)
+    assert SRTRegressor(2, l2=(0.1, 0.2)).state(X, y)[0].penalties == (L2(splits=0.1, leaves=0.2),)
+    held = SRTRegressor(2, l2=np.array([0.1, 0.2]), l2_constants=True).state(X, y)[0].penalties
+    assert held == (L2(splits=0.1, leaves=0.2), L2Constants(splits=0.1, leaves=0.2))
+    letter = SRTRegressor(2, preset="paper", reading="letter").state(X, y)[0]
+    assert letter.penalty(tree) == pytest.approx(
+        printed + 0.5 * lambdas[0] * np.sum(tree.b**2) + 0.5 * lambdas[1] * np.sum(tree.values**2)
+    )
+    for options in ({}, {"l2_constants": False}):
+        stated = SRTRegressor(2, preset="paper", **options).state(X, y)[0]
+        assert stated.penalties[0] == L2(1.0 / (n * p * 3), 1.0 / (n * p * 4))
+        assert stated.penalties[1:] == (() if options else (L2Constants(1.0 / (n * p * 3), 1.0 / (n * p * 4)),))
+    assert SRTRegressor(2, preset="paper", l2=0.0).state(X, y)[0].penalties == (L2(),)
+    classes = SRTClassifier(2, l2=0.1, l2_constants=True).state(X, y > y.mean())[0]
+    assert classes.penalties[1:] == (L2Constants(splits=0.1),)
     small = SRTRegressor(2).state(X, y, np.full(n, 1.0 / n))[0].penalties[0]
     assert small == strengths
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from opttree import L1, L2, SmoothTreeProblem, Tree, TreeProblem
+from opttree import L1, L2, L2Constants, SmoothTreeProblem, Tree, TreeProblem
 from opttree.kernels.smooth import xp as twin
 from opttree.problems.smooth import problem as smooth_problem
 from opttree.runtime.threads import limited
@@ -14,6 +14,7 @@ from solvers import CartInit, HingeInit, solve
 from tests.conftest import classification_problem, regression_problem
 
 PENALTIES = (L1(splits=1e-3, leaves=2e-3), L2(splits=3e-3, leaves=1e-3))
+OF_CONSTANTS = L2Constants(splits=2e-2, leaves=3e-2)
 
 
 def statement(loss="squared", leaves="constant", n_outputs=1, depth=3, n=300, p=5, seed=0):
@@ -21,7 +22,8 @@ def statement(loss="squared", leaves="constant", n_outputs=1, depth=3, n=300, p=
     X = rng.normal(size=(n, p))
     y = rng.integers(0, 3, n) if loss == "log" else rng.normal(size=(n, n_outputs))
     weight = rng.uniform(0.5, 2.0, n)
-    return TreeProblem(X, y, depth=depth, loss=loss, leaves=leaves, sample_weight=weight, penalties=PENALTIES)
+    penalties = (*PENALTIES, OF_CONSTANTS if loss == "squared" else L2Constants(splits=OF_CONSTANTS.splits))
+    return TreeProblem(X, y, depth=depth, loss=loss, leaves=leaves, sample_weight=weight, penalties=penalties)
 
 
 CASES = [
@@ -55,6 +57,9 @@ def autograd(smooth, theta):
         P = torch.stack([P * s, P * (1 - s)], dim=2).reshape(len(X), -1)
     f = values[None].expand(len(X), -1, -1)
     penalty = PENALTIES[0].splits * A.abs().sum() + PENALTIES[1].splits * A.square().sum()
+    penalty = penalty + OF_CONSTANTS.splits * b.square().sum()
+    if problem.loss == "squared":
+        penalty = penalty + OF_CONSTANTS.leaves * values.square().sum()
     if smooth.linear:
         f = f + torch.einsum("np,lkp->nlk", X, coefs.reshape(B + 1, K, p))
         penalty = penalty + PENALTIES[0].leaves * coefs.abs().sum() + PENALTIES[1].leaves * coefs.square().sum()
@@ -157,14 +162,48 @@ def test_hard_trees_survive_softening(make, leaves):
     np.testing.assert_allclose(smooth.harden(unit).outputs(problem.X), back.outputs(problem.X), atol=1e-9)
 
 
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
+def test_penalised_constants_of_leaves_without_rows_are_zero(leaves):
+    X = np.linspace(0.0, 1.0, 50)[:, None]
+    smooth = SmoothTreeProblem(TreeProblem(X, X[:, 0], depth=1, leaves=leaves, penalties=OF_CONSTANTS), alpha=1e6)
+    theta = np.zeros(smooth.size)
+    smooth.unpack(theta)[1][:] = 2.0  # all go left
+    smooth.unpack(theta)[2][:] = 7.0
+    assert smooth.unpack(smooth.best_leaves(theta))[2][1] == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "p"), [(400, 70), (60, 90)])
+@pytest.mark.parametrize("l1", [0.0, 1e-2])
+def test_linear_leaves_of_many_features_have_penalised_constants(n, p, l1):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    penalties = (L1(leaves=l1), L2(leaves=1e-2), L2Constants(leaves=0.2))
+    problem = TreeProblem(X, X[:, :1] + [2.0, -1.0], depth=1, leaves="linear", penalties=penalties)
+    smooth = SmoothTreeProblem(problem)
+    best = smooth.best_leaves(0.1 * some_theta(smooth))
+    _A, _b, d_values, d_coefs = smooth.unpack(smooth.value_and_grad(best)[1])
+    assert np.abs(d_values).max() < 1e-6
+    assert np.abs(d_coefs[smooth.unpack(best)[3] != 0.0]).max() < (1e-4 if l1 else 1e-6)
+    free = SmoothTreeProblem(problem.restated(penalties=penalties[:2]))
+    assert np.abs(smooth.unpack(best)[2]).max() < np.abs(free.unpack(free.best_leaves(best))[2]).max()
+
+
+def test_penalised_constants_of_leaves_are_for_regression():
+    problem = classification_problem(100, loss="log", penalties=L2Constants(leaves=0.1))
+    with pytest.raises(ValueError, match="constants of leaves is for regression, and it has classes"):
+        SmoothTreeProblem(problem)
+    assert SmoothTreeProblem(problem.restated(penalties=L2Constants(splits=0.1))).penalty.l2_thresholds == 0.1
+
+
 @pytest.mark.parametrize("aggregation", ["expected", "mixture"])
 @pytest.mark.parametrize("leaves", ["constant", "linear"])
 @pytest.mark.parametrize("loss", ["squared", "log"])
-def test_closed_form_leaves_are_stationary(aggregation, leaves, loss):
+@pytest.mark.parametrize("constants", [0.0, 0.3])
+def test_closed_form_leaves_are_stationary(aggregation, leaves, loss, constants):
     problem = statement(loss, leaves, n_outputs=2 if loss == "squared" else 1)
     problem = TreeProblem(
         problem.X, problem.y, depth=3, loss=loss, leaves=leaves, sample_weight=problem.sample_weight,
-        penalties=(L2(leaves=1e-3),),
+        penalties=(L2(leaves=1e-3), L2Constants(splits=constants, leaves=constants if loss == "squared" else 0.0)),
     )  # fmt: skip
     smooth = SmoothTreeProblem(problem, alpha=3.0, aggregation=aggregation)
     theta = some_theta(smooth)

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from opttree import L1, L2, SplitPrice, Tree, TreeProblem
-from solvers import GET, TAO, solve
+from opttree import L1, L2, L2Constants, SplitPrice, Tree, TreeProblem
+from solvers import GET, MIP, TAO, BranchAndBound, solve
 from tests.conftest import regression_problem
 
 
-@pytest.mark.parametrize("make", [lambda: L1(splits=-1.0), lambda: L2(leaves=np.nan), lambda: SplitPrice(-0.1)])
+@pytest.mark.parametrize(
+    "make", [lambda: L1(splits=-1.0), lambda: L2(leaves=np.nan), lambda: SplitPrice(-0.1), lambda: L2Constants(np.inf)]
+)
 def test_bad_penalties_are_named(make):
     with pytest.raises(ValueError, match="must be finite and >= 0"):
         make()
@@ -28,14 +30,26 @@ def test_penalties_of_one_kind_add_up():
 
 
 def test_a_penalty_on_splits_does_not_depend_on_their_length():
-    problem = regression_problem(100, penalties=(L1(splits=0.1), L2(splits=0.01)))
+    problem = regression_problem(100, penalties=(L1(splits=0.1), L2(splits=0.01), L2Constants(splits=0.02)))
     tree = solve(problem, TAO(max_iter=2), random_state=0).tree
     shorter = Tree(tree.children, 1e-3 * tree.A, 1e-3 * tree.b, tree.values)
     assert problem.objective(shorter) == pytest.approx(problem.objective(tree), rel=1e-12)
-    least = 0.11 * tree.n_branches
-    assert least <= problem.penalty(tree) <= 0.1 * tree.n_branches * 2.0 + 0.01 * tree.n_branches
+    thresholds = 0.02 * np.square(tree.b / np.linalg.norm(tree.A, axis=1)).sum()
+    least = 0.11 * tree.n_branches + thresholds
+    assert least <= problem.penalty(tree) <= 0.1 * tree.n_branches * 2.0 + 0.01 * tree.n_branches + thresholds
     soft = Tree(tree.children, tree.A, tree.b, tree.values, gate=1.0)
-    assert problem.penalty(soft) == pytest.approx(0.1 * np.abs(tree.A).sum() + 0.01 * np.square(tree.A).sum())
+    weights = 0.1 * np.abs(tree.A).sum() + 0.01 * np.square(tree.A).sum()
+    assert problem.penalty(soft) == pytest.approx(weights + 0.02 * np.square(tree.b).sum())
+    held = problem.restated(penalties=(L2Constants(leaves=0.3), L2Constants(leaves=0.1)))
+    assert held.penalty(soft) == pytest.approx(0.4 * np.square(tree.values).sum())
+    assert held.restrict(np.arange(50), 1).strength(L2Constants, "leaves") == pytest.approx(0.4 / held.w[:50].sum())
+
+
+@pytest.mark.parametrize("solver", [BranchAndBound(), MIP()], ids=["branch and bound", "mip"])
+def test_what_proves_bounds_refuses_penalties_on_constants(solver):
+    problem = regression_problem(30, depth=1, splits="axis", penalties=L2Constants(splits=0.1))
+    assert solver.refusal(problem) is not None
+    assert TAO().refusal(problem) is None
 
 
 @pytest.mark.parametrize("solver", [GET(n_starts=1), TAO()], ids=["GET", "TAO"])

@@ -17,6 +17,7 @@ from opttree import (
     L2,
     GETRegressor,
     GradTreeRegressor,
+    L2Constants,
     ORRTRegressor,
     SDTRClassifier,
     SDTRRegressor,
@@ -140,7 +141,8 @@ def test_steep_gates_skip_subtrees_and_dead_rows_count_for_nothing(cp):
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_working_sets_of_given_losses(cp, alone):
-    problem = regression_problem(2500, depth=3, leaves="linear", penalties=(L2(splits=1e-3, leaves=1e-3),))
+    penalties = L2(splits=1e-3, leaves=1e-3), L2Constants(splits=2e-3, leaves=1e-3)
+    problem = regression_problem(2500, depth=3, leaves="linear", penalties=penalties)
     here, there = on_both(problem, "float64")
     theta = some_theta(here)
     for exact in (True, False):
@@ -199,7 +201,7 @@ DRIVERS = {
 @pytest.mark.parametrize("loss", ["squared", "log"])
 @pytest.mark.parametrize(("driver", "options"), thinned(DRIVERS.values(), 2), ids=DRIVERS)
 def test_starts_side_by_side_end_where_they_end_one_by_one(cp, driver, options, loss):
-    problem = regression_problem(500, depth=2)
+    problem = regression_problem(500, depth=2, penalties=L2Constants(splits=1e-2, leaves=0.3))
     if loss == "log":
         problem = classification_problem(500, depth=2, loss="log")
     ends = []

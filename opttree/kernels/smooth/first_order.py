@@ -33,7 +33,7 @@ def best_constants(theta, gradient, mass, form, ridge):
     dtype = theta.dtype
     shares = np.empty(form.n_outputs, dtype)
     for leaf in range(values.shape[0]):
-        if mass[leaf] <= 1e-9:
+        if mass[leaf] + ridge <= 1e-9:
             continue
         if form.loss == LOG:
             top = values[leaf, 0]

@@ -173,10 +173,10 @@ KERNEL void adam(real *theta, const real *__restrict__ gradient, const real *__r
 #if HAS_LEAVES
     if (closed && i >= constants && i < constants + LEAVES * K) {
         const int leaf = (i - constants) / K, k = (i - constants) % K;
-        const real m = mass[(wide)blockIdx.y * LEAVES + leaf];
+        const real m = mass[(wide)blockIdx.y * LEAVES + leaf] + penalty[6 * blockIdx.y + 5];
         if (m <= (real)1e-9) return;
         if (LOSS == SQUARED) {
-            theta[at] -= gradient[at] / (2 * (m + penalty[6 * blockIdx.y + 5]));
+            theta[at] -= gradient[at] / (2 * m);
         } else if (k == 0) { /* for all classes */
             real top = theta[at], total = 0;
             for (int c = 1; c < K; c++) top = theta[at + c] > top ? theta[at + c] : top;

@@ -235,14 +235,15 @@ def path_keys(xp, A, b, alpha, X, depth):
 
 def best_constants(xp, values, slopes, mass, loss, ridge):
     """`first_order.best_constants`: the optimal leaf values (S, L, K) for the gates."""
-    reached = xp.expand_dims(mass > 1e-9, axis=2)
-    weight = xp.where(reached, xp.expand_dims(mass, axis=2), xp.ones_like(xp.expand_dims(mass, axis=2)))
+    weight = xp.expand_dims(mass, axis=2) + xp.reshape(ridge, (-1, 1, 1))
+    reached = weight > 1e-9
+    weight = xp.where(reached, weight, xp.ones_like(weight))
     if loss == LOG:
         shifted = xp.exp(values - xp.max(values, axis=2, keepdims=True))
         shares = shifted / xp.sum(shifted, axis=2, keepdims=True)
         best = xp.log(xp.clip(shares - slopes / weight, 1e-6, None))
     else:
-        best = values - slopes / (2.0 * (weight + xp.reshape(ridge, (-1, 1, 1))))
+        best = values - slopes / (2.0 * weight)
     return xp.where(reached, best, values)
 
 

@@ -43,8 +43,9 @@ class SmoothTreeProblem(Checked):
     - "mixture": ``sum_i w_i loss(y_i, sum_l P_l(x_i) f_l(x_i))`` (SRT eq. 4; GradTree);
 
     with weights that sum to one (the papers' sums over rows divided by n), plus the `L1`, `L2` and `L2Constants`
-    penalties of the statement (GET eq. 5, SRT eq. 7); other penalties, such as `SplitPrice`, are ignored. As alpha grows, both tend to the mean
-    loss of the hard tree plus those penalties (under log loss, where no row hits the cap of the statement).
+    penalties of the statement (GET eq. 5, SRT eq. 7); other penalties, such as `SplitPrice`, are ignored. As alpha
+    grows, both tend to the mean loss of the hard tree plus those penalties (under log loss, where no row hits the cap
+    of the statement).
 
     Raises
     ------
@@ -237,9 +238,9 @@ class SmoothTreeProblem(Checked):
     @cached_property
     def penalty(self) -> Any:
         """The penalties as the kernels take them."""
-        terms = [(kind, on) for on in ("splits", "leaves") for kind in (L1, L2)]
-        terms += [(L2Constants, "splits"), (L2Constants, "leaves")]
-        return smooth.Penalty(*(self.problem.strength(kind, on) for kind, on in terms))
+        strength = self.problem.strength
+        weights = (strength(kind, on) for on in ("splits", "leaves") for kind in (L1, L2))
+        return smooth.Penalty(*weights, *(strength(L2Constants, on) for on in ("splits", "leaves")))
 
     @property
     def objective(self) -> smooth.Objective:
@@ -677,7 +678,8 @@ class SmoothTreeProblem(Checked):
     @cached_property
     def _with_origin(self) -> tuple[Floats, Floats]:
         """X and Y with one row more, of zeros."""
-        return tuple(np.concatenate([part, np.zeros((1, part.shape[1]))]) for part in (self.problem.X, self.problem.Y))
+        X, Y = (np.concatenate([part, np.zeros((1, part.shape[1]))]) for part in (self.problem.X, self.problem.Y))
+        return X, Y
 
     def leaf_rows(self, numbers: NDArray[np.int32], weights: Floats) -> tuple[records.Rows, NDArray[np.int32]]:
         """What the kernels fit leaves to, with an l2 penalty on their constants as a row more: a leaf's answer at

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from sklearn.datasets import make_friedman1
 
 import opttree
-from opttree import L2, SmoothTreeProblem, SRTRegressor, SubtreeProblem, Tree, TreeProblem, datasets
+from opttree import L2, L2Constants, SmoothTreeProblem, SRTRegressor, SubtreeProblem, Tree, TreeProblem, datasets
 from solvers import NODEC, ORRT, ArmijoLineSearch, ClusterInit, HingeInit, Termination, solve
 from solvers.soft.nodec import slsqp
 from solvers.soft.starts import soft_start
@@ -291,6 +291,18 @@ def test_exact_steps_never_raise_the_smooth_objective(working_sets, init):
     assert np.all(np.diff(current) <= 1e-12)
     assert current[-1] < 0.9 * current[0]
     np.testing.assert_allclose(frame["smooth"].dropna(), current, rtol=1e-12)
+
+
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
+def test_exact_steps_converge_where_constants_are_penalised(leaves):
+    held = (*RIDGE, L2Constants(splits=0.02, leaves=0.05))
+    problem = regression_problem(300, leaves=leaves, penalties=held)
+    result = solve(problem, NODEC(k0=0, max_iter=200, clip=False), random_state=0)
+    frame = result.trace.to_frame().iloc[1:]
+    assert frame["rises"].iloc[-1] == 0
+    assert frame["gradient_norm"].min() <= 1e-4
+    free = solve(problem.restated(penalties=RIDGE), NODEC(k0=0, max_iter=200, clip=False), random_state=0).tree
+    assert np.square(result.tree.b).sum() < np.square(free.b).sum()
 
 
 @pytest.mark.parametrize("name", ["yacht", "auto_mpg"])
