@@ -16,6 +16,8 @@ FIRST = 8  # columns that mostly tell rows apart
 FEWEST, MOST = 20, 10  # different rows; copies of each, and parts of the table of which those of a row are at most one
 SHARE = 1.0 / 3.0  # of the rows that are copies of others before them; fewer than that may be in new tables as well
 FULL = 4.0  # combinations of values for each different row, up to which features are a grid
+MANY = 5  # rows of each key, from which on keys stay, however far apart
+NEARLY, LEAST_STEP = 1e-3, 1e-12  # of a step that counts as none; of the range that counts as a step
 TOGETHER = 4  # different rows for each combination of neighbours' values whose entropy is taken together
 MOST_SPARSE = 1000  # columns of a sparse table that is looked at
 LOOKED_AT = 2000  # rows, for columns of which one at a time is above its least value
@@ -133,7 +135,8 @@ def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
 
     Combinations count by entropies of columns, or of several together while these have few combinations, as the
     indicators of one category do; of many rows on some. A column that nearly tells the rows apart has few values where
-    these are most of the whole numbers in their range. Sparse tables of more than a thousand columns are none.
+    these are whole numbers, in any unit, that are most of those in their range, or keys of many rows each. Sparse
+    tables of more than a thousand columns are none.
     """
     order = np.argsort(codes, kind="stable")
     m = 1 + int(np.count_nonzero(np.diff(codes[order])))
@@ -147,7 +150,7 @@ def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
     room, block, inside = np.log(FULL * m), np.zeros(len(some), np.intp), 0.0
     for j in exclusive_together(X):
         values, code = np.unique(X[:, j], return_inverse=True)
-        if 2 * values.size > m and (np.any(values % 1.0 != 0.0) or values[-1] - values[0] >= FULL * values.size):
+        if 2 * values.size > m and steps_in(values) >= (np.inf if len(order) >= MANY * m else FULL * values.size):
             return False
         _cells, joint, counts = np.unique(block * values.size + code.ravel(), return_inverse=True, return_counts=True)
         if TOGETHER * counts.size > m:  # too many cells for the entropy of all of them: a block of its own
@@ -156,6 +159,24 @@ def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
         if room < inside:
             return False
     return True
+
+
+def steps_in(values: Floats) -> float:
+    """How many steps there are from the least to the largest of increasing numbers that are whole steps apart, as whole
+    numbers are in any unit; infinite where they are not.
+    """
+    gaps, width = np.unique(np.diff(values)).tolist(), float(values[-1] - values[0])
+    step, place = gaps[0], 0
+    while place < len(gaps):
+        times = round(gaps[place] / step)
+        off = abs(gaps[place] - times * step)
+        if off <= NEARLY * step:  # a longer gap says more exactly what a step is
+            step, place = gaps[place] / times, place + 1
+        elif off > LEAST_STEP * width:
+            step, place = off, 0
+        else:
+            return np.inf
+    return width / step
 
 
 def exclusive_together(X: Floats) -> list[int]:

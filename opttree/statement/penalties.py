@@ -164,8 +164,8 @@ class L2Constants:
 
     b_t is the threshold of split t, for weights at unit length or, in a tree with gates, as they are; values_l are the
     constants of leaf l. Both depend on where zero is: on scaled features and outputs, see `TreeProblem.standardized`.
-    The smooth formulation and `solvers.NODEC` minimise it (SRT, eq. 7); other solvers only count it, and those that
-    prove bounds refuse it.
+    The smooth formulation and `solvers.NODEC` minimise it (SRT, eq. 7); other solvers only count it or refuse it, as
+    all do that prove bounds.
 
     Parameters
     ----------

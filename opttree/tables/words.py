@@ -211,7 +211,7 @@ def as_dates(
     """The dates that all texts, but for marks of missing values, are written of; None if they are not.
 
     ``order`` is "day-first", "month-first" or "auto"; ``form`` a format that is known. Times with zones
-    become those of UTC.
+    become those of UTC, and say so where all have one.
     """
     marks = [*marks_in(texts), *({*texts} & {*blanks})]
     written = [text for text in texts if text not in set(marks)]
@@ -239,6 +239,8 @@ def as_dates(
             chosen, parsed = days[0] if in_order == [True, False] else months[0]
             other = "day-first" if chosen.startswith("%m") else "month-first"
             how = f"dates like {there[0]!r}, {chosen}; they could be {other} as well (--dates {other})"
+    if all(_zone(text) for text in written):
+        parsed = pd.DatetimeIndex(parsed).tz_localize("UTC")
     values: dict[str, Any] = dict.fromkeys(marks, pd.NaT)
     values.update(zip(written, parsed, strict=True))
     return Found(values, how, tuple(marks), chosen)
@@ -249,9 +251,14 @@ def _clock(text: str) -> str:
     return ZONE.sub("", text.strip()) if ":" in text else text.strip()
 
 
+def _zone(text: str) -> re.Match[str] | None:
+    """The zone of a date's text, if it has one."""
+    return ZONE.search(text.strip()) if ":" in text else None
+
+
 def _ahead(text: str) -> int:
     """Minutes by which the zone of a date's text is ahead of UTC; 0 without one."""
-    zone = ZONE.search(text.strip()) if ":" in text else None
+    zone = _zone(text)
     if zone is None or zone[1] is None:
         return 0
     return int(zone[1] + "1") * (60 * int(zone[2]) + int(zone[3]))

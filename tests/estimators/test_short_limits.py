@@ -181,6 +181,11 @@ def test_folds_are_of_rows_that_are_read_in_time(seconds, number, monkeypatch):
     model = TAORegressor("cv", cv=3, time_limit=4.6, random_state=0).fit(table, y)
     assert folds[0] == pytest.approx(number, abs=1)
     assert model.score(table, y) > 0.5
+    weight = np.zeros(9000)
+    weight[rng.choice(9000, 450, replace=False)] = 1.0
+    folds.clear()
+    model.fit(table, y, sample_weight=weight)  # "for fewer than four rows", where few of those read had a weight
+    assert folds[0] == 9000
 
 
 def test_options_are_checked_before_a_table_is_read(monkeypatch):

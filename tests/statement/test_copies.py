@@ -21,7 +21,7 @@ from opttree import (
 )
 from opttree.estimators.auto import _folds
 from opttree.estimators.steps.depth import folds_of
-from opttree.statement.copies import bootstrap, copies_of
+from opttree.statement.copies import bootstrap, copies_of, steps_in
 from opttree.statement.shrinkage import observations
 from solvers import Bagging, CartInit, JointForest, StackedForest, TAOForest, solve
 
@@ -287,6 +287,26 @@ def test_indicators_of_a_category_may_stand_anywhere(scaled):
     Y = np.random.default_rng(1).normal(size=(10, 10, 10))[tuple(codes.T)][:, None]
     for columns in (np.arange(30), np.arange(30).reshape(3, 10).T.ravel()):
         assert copies_of(X[:, columns], Y) is None
+
+
+@pytest.mark.parametrize("apart", [1, 10**5])
+def test_keys_of_many_rows_are_no_copies_in_any_unit(rng, apart):
+    """Held out together they say nothing: R2 of new rows of these keys was 0, of forests on codes without gaps .02."""
+    keys, level = apart * rng.choice(500 if apart > 1 else 150, 150, replace=False), rng.normal(size=150)
+    row = rng.integers(0, 150, size=3000)
+    X, y = keys[row, None].astype(float), level[row]
+    assert copies_of(X, y[:, None]) is None
+    assert copies_of((X - X.mean()) / X.std(), y[:, None]) is None
+    for model in (TAORegressor(random_state=0), TAOForestRegressor(20, random_state=0)):
+        assert model.fit(X[:1500], y[:1500]).score(X[1500:], y[1500:]) > 0.95
+
+
+def test_steps_between_numbers(rng):
+    keys = np.unique(rng.choice(10**8, 200, replace=False)).astype(float)
+    least = np.gcd.reduce(np.diff(keys).astype(int))
+    for unit in (1.0, 0.01, 1.0 / keys.std()):
+        assert steps_in((keys - keys.mean()) * unit) == pytest.approx(np.ptp(keys) / least)
+    assert steps_in(np.sort(rng.normal(size=200))) == np.inf
 
 
 def test_whole_numbers_far_apart_are_no_discrete_data(rng):

@@ -14,7 +14,7 @@ from scipy import sparse
 
 import opttree
 import solvers
-from opttree import L1, L2, SplitPrice, TreeProblem
+from opttree import L1, L2, L2Constants, SplitPrice, TreeProblem
 from opttree.methods.table import estimators as known_estimators
 
 COLUMNS = ("normal", "ties", "constant", "copy", "collinear", "counts", "wide", "binary", "outlier", "near-constant")
@@ -262,7 +262,8 @@ def statements(draw: Any) -> TreeProblem:
     X = table.X if sparse.issparse(table.X) else np.asarray(table.X, np.float64)
     y = table.y
     loss = draw(st.sampled_from(("zero_one", "log") if table.task == "classification" else ("squared", "absolute")))
-    choices = ((), (L1(splits=1e-3),), (L2(leaves=1e-2),), (SplitPrice(0.01), L1(leaves=1e-2)))
+    constants = (L2Constants(splits=1e-2, leaves=0.0 if loss == "log" else 1e-2),)
+    choices = ((), (L1(splits=1e-3),), (L2(leaves=1e-2),), (SplitPrice(0.01), L1(leaves=1e-2)), constants)
     return TreeProblem(
         X,
         y,
