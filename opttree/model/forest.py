@@ -272,10 +272,13 @@ class Forest:
             answer = Tree.outputs if self.classes is None or self.averages_outputs else Tree.predict_proba
         total = np.zeros((X.shape[0], self.n_outputs))
         for number, layer in enumerate(self.layers):
-            answers = [answer(tree, X) for tree in layer]
-            for tree_outputs in answers:
-                total += tree_outputs[:, : self.n_outputs]
-            if number < len(self.layers) - 1:
+            answers = []  # features of the next layer
+            for tree in layer:
+                own = answer(tree, X)
+                total += own[:, : self.n_outputs]
+                if number < len(self.layers) - 1:
+                    answers.append(own)
+            if answers:
                 X = np.hstack([X, *answers])
         return total / len(self.trees)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol
 
 import numpy as np
@@ -22,8 +23,8 @@ class Penalty(Protocol):
 
 def _check(**strengths: float) -> None:
     for name, value in strengths.items():
-        if not (np.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} must be finite and >= 0; got {value}")
+        if not (isinstance(value, Real) and np.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} must be finite and >= 0; got {value!r}")
 
 
 def unit_norm(A: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -82,7 +82,8 @@ def as_given(X: Any) -> Any:
     Raises
     ------
     ValueError
-        For a table that is not in memory, a structured array, and complex or too long numbers.
+        For a table that is not in memory, a structured array, complex or too long numbers, and lists that are no rows
+        of one length.
     """
     if type(X).__name__ == "LazyFrame" or (hasattr(X, "collect") and not hasattr(X, "shape")):
         raise ValueError(f"X must be a table in memory; got {type(X).__name__}: call .collect() first")
@@ -93,9 +94,7 @@ def as_given(X: Any) -> Any:
         if "Int128" in str(kind):
             raise ValueError(f"X column {name!r} must hold numbers of at most 64 bits; got {kind}")
     if isinstance(X, (list, tuple)):
-        with suppress(ValueError):  # rows of different lengths: said later
-            if np.asarray(X).dtype.kind in "US":  # NumPy makes text of numbers and NaN beside it
-                return np.asarray(X, object)
+        X = _rows_of_list(X)
     if isinstance(X, np.ma.MaskedArray):
         masked: Any = X
         return (
@@ -108,6 +107,21 @@ def as_given(X: Any) -> Any:
         if getattr(kind, "kind", "") == "c":
             raise ValueError(f"X column {name!r} must hold real numbers; got complex ones")
     return X
+
+
+def _rows_of_list(X: Any) -> Any:
+    """A list of rows; with text, of which NumPy would make texts of all, and all as long as the longest, of objects."""
+    texts = (str, bytes)
+    if any(isinstance(row, texts) for row in X):
+        raise ValueError("X must have rows and columns; got a list of texts")
+    if not X or not all(isinstance(row, (list, tuple)) for row in X):
+        with suppress(ValueError):
+            return np.asarray(X, object) if np.asarray(X).dtype.kind in "US" else X
+        return X
+    lengths = {len(row) for row in X}
+    if len(lengths) > 1:
+        raise ValueError(f"X must have rows of one length; got rows of {min(lengths)} and of {max(lengths)} entries")
+    return np.array(X, object) if any(isinstance(entry, texts) for row in X for entry in row) else X
 
 
 def check_target(y: Any, numeric: bool) -> None:

@@ -418,7 +418,9 @@ def extra(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tup
 def binned_tree(
     shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, depth: int, fewest: int, max_features: float
 ) -> Tree:
-    """`random_tree` on features in bins."""
+    """`random_tree` on features in bins; leaves whose rows differ within the bins, as those of many keys do, go on in
+    bins of their own.
+    """
     p = shared.rows.shape[1]
     wanted: Any = features_in_time(rows.size, p, depth, shared.options.max_features or max_features, None)
     count = int(wanted) if isinstance(wanted, (int, np.integer)) else max(int(wanted * p), 1)
@@ -427,12 +429,56 @@ def binned_tree(
     Y = shared.Y
     if Y.shape[1] == 2 and float(np.ptp(Y.sum(axis=1))) <= SAME:  # of two classes one says it
         Y = np.ascontiguousarray(Y[:, :1])
-    grown = binned.grow(codes, rows.copy(), Y, sample.w, depth, fewest, min(count, p), seed)
-    inner = np.flatnonzero(grown.left >= 0)
-    A, b = np.zeros((grown.left.size, p)), np.zeros(grown.left.size)
-    A[inner, grown.feature[inner]] = 1.0
-    b[inner] = [ends[j][c] for j, c in zip(grown.feature[inner], grown.cut[inner], strict=True)]
-    return Tree.from_links(grown.left, grown.right, A, b, np.zeros((b.size, shared.Y.shape[1])))
+
+    bins = codes, ends, np.arange(p)
+    left, right, feature, b = links_in_bins(shared.rows, Y, sample.w, bins, rows, (depth, fewest, count), seed, rng)
+    A, inner = np.zeros((left.size, p)), np.flatnonzero(left >= 0)
+    A[inner, feature[inner]] = 1.0
+    return Tree.from_links(left, right, A, b, np.zeros((b.size, shared.Y.shape[1])))
+
+
+def links_in_bins(
+    X: Floats, Y: Singles, w: Singles, bins: tuple[Any, Any, Any], rows: Any, limits: Any, seed: int, rng: Rng
+) -> tuple[NDArray[Any], ...]:
+    """Children, features and thresholds of the nodes of a tree on ``rows`` of X, whose features are in ``bins``: codes,
+    ends, and numbers of these features; ``limits`` are levels, fewest rows of a leaf, and features that are tried.
+    """
+    (codes, ends, columns), (depth, fewest, count) = bins, limits
+    order = rows.copy()
+    grown = binned.grow(codes, order, Y, w, depth, fewest, min(count, len(codes)), seed)
+    inner = grown.left >= 0
+    feature, threshold = np.full(inner.size, -1), np.zeros(inner.size)
+    feature[inner] = columns[grown.feature[inner]]
+    threshold[inner] = [ends[j][c] for j, c in zip(grown.feature[inner], grown.cut[inner], strict=True)]
+    tree = [grown.left.copy(), grown.right.copy(), feature, threshold]
+    more: list[list[NDArray[Any]]] = [[part] for part in tree]
+    size = inner.size
+    leaves = np.flatnonzero(~inner)
+    leaves = leaves[np.argsort(grown.first[leaves])]
+    y, begins = Y[order], grown.first[leaves]
+    varied = (np.minimum.reduceat(y, begins) < np.maximum.reduceat(y, begins)).any(axis=1)
+    leaves = leaves[varied & (grown.last[leaves] - begins >= 2 * fewest)]
+    level, nodes = np.full(inner.size, depth), np.zeros(int(leaves.size > 0), np.int64)
+    for step in range(depth):
+        level[nodes] = step
+        nodes = np.concatenate([grown.left[nodes], grown.right[nodes]])
+        nodes = nodes[nodes >= 0]
+    for t in leaves[level[leaves] < depth]:
+        own = order[grown.first[t] : grown.last[t]]
+        varies = np.flatnonzero((X[own] != X[own[0]]).any(axis=0))
+        if not varies.size:
+            continue
+        x, own_rows = X[np.ix_(own, varies)], np.arange(own.size, dtype=np.int32)
+        finer = *binned.in_bins(x), columns[varies]
+        left_over = depth - int(level[t]), fewest, count
+        below = links_in_bins(x, Y[own], w[own], finer, own_rows, left_over, int(rng.integers(2**31 - 1)), rng)
+        number = np.append(t, size + np.arange(below[0].size - 1))  # its root is node t, and others follow
+        linked = [np.where(part >= 0, number[part], -1) for part in below[:2]]
+        for part, whole, new in zip(tree, more, (*linked, *below[2:]), strict=True):
+            part[t] = new[0]
+            whole.append(new[1:])
+        size += below[0].size - 1
+    return tuple(np.concatenate(whole) for whole in more)
 
 
 def random_tree(

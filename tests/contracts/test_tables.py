@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from opttree import (
     TAORegressor,
 )
 from opttree.model.structure import used_features
+from opttree.tables.checks import as_given
 from opttree.tables.encoding import Levels
 from tests.export_models import table, table_classes
 
@@ -285,6 +287,25 @@ def test_dates_are_the_same_moments_in_any_zone(tmp_path):
         for zone in ("UTC", "Asia/Tokyo", "America/New_York"):
             assert np.array_equal(one.predict(pd.DataFrame({"t": hours.tz_convert(zone)})), y)
         assert np.array_equal(one.predict(mixed), y)
+
+
+def test_lists_that_are_no_rows_are_named():
+    for X, message in (
+        ([["a", 1.0], ["b"]] * 3, "X must have rows of one length; got rows of 1 and of 2 entries"),
+        (["a", "b"] * 3, "X must have rows and columns; got a list of texts"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            TAORegressor().fit(X, np.arange(6.0))
+
+
+def test_a_long_text_in_a_list_takes_no_more_than_itself():
+    """As texts of NumPy, all as long as the longest: 160 MB."""
+    rows = [["a", float(k)] for k in range(2000)]
+    rows[7][0] = "b" * 10_000
+    tracemalloc.start()
+    assert as_given(rows)[7, 0] == "b" * 10_000
+    assert tracemalloc.get_traced_memory()[1] < 1e6
+    tracemalloc.stop()
 
 
 def test_lists_of_rows_with_text_are_arrays_of_objects():

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +115,8 @@ def test_large_constant_trees_answer_one_after_another(rng, monkeypatch):
     assert model._is_deep(3000)
     assert not model._is_deep(2999)
     np.testing.assert_array_equal(model.outputs(X), before)
+    many = np.tile(X, (10, 1))
+    tracemalloc.start()
+    model.outputs(many)
+    assert tracemalloc.get_traced_memory()[1] < 4 * 30_000 * 8  # the answers of a tree, not those of all
+    tracemalloc.stop()

@@ -9,7 +9,7 @@ from tests.conftest import regression_problem
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: L1(splits=-1.0), lambda: L2(leaves=np.nan), lambda: SplitPrice(-0.1), lambda: L2Constants(np.inf)]
+    "make", [lambda: L1(splits=-1.0), lambda: L2(leaves=np.nan), lambda: SplitPrice(-0.1), lambda: L2Constants("a")]
 )
 def test_bad_penalties_are_named(make):
     with pytest.raises(ValueError, match="must be finite and >= 0"):

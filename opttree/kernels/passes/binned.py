@@ -1,7 +1,8 @@
 """Randomised trees on features in bins: for each node, histograms of some random features.
 
 Rows of a node lie one after another in one array, which splits part in place. It is scikit-learn's randomised tree, but
-that thresholds lie between bins, of which a feature of up to 256 different values loses nothing.
+that thresholds lie between bins, of which a feature of up to 256 different values loses nothing; leaves whose rows are
+in one bin and differ may be given bins of their own, see `solvers.ensembles.growth`.
 """
 
 from collections import namedtuple
@@ -13,8 +14,8 @@ from opttree.runtime.compiling.compiled import inner, kernel
 
 BINS = 256
 
-# of each node: children, -1 at leaves; feature, and the last bin that goes left
-Grown = namedtuple("Grown", "left right feature cut")
+# of each node: children, -1 at leaves; feature, and the last bin that goes left; where its rows begin and end
+Grown = namedtuple("Grown", "left right feature cut first last")
 
 
 @inner()
@@ -148,7 +149,7 @@ def grow(codes, rows, Y, w, depth, fewest, n_features, seed):
             first[n_nodes + 1], last[n_nodes + 1], parent[n_nodes + 1] = kept, b, t
             n_nodes += 2
         begin, end = end, n_nodes
-    return Grown(left[:n_nodes], right[:n_nodes], feature[:n_nodes], cut[:n_nodes])
+    return Grown(left[:n_nodes], right[:n_nodes], feature[:n_nodes], cut[:n_nodes], first[:n_nodes], last[:n_nodes])
 
 
 def in_bins(X):
