@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from opttree.kernels.passes import alternation
 from opttree.model.forest import Forest
 from opttree.model.tree import Tree
+from opttree.runtime.clock import now, seconds_left
 from opttree.runtime.options import option
 from opttree.statement import L2, TreeProblem
 from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
@@ -35,6 +36,8 @@ CLEARLY = 0.04  # CART trees are preferred if their error is lower by this share
 # Kinds behind by this factor with as many trees, each on half of as many rows, are not compared any further
 BEHIND, FEW_PILOTS, FIRST_ROWS = 1.03, 5, 8000
 ENOUGH = 10  # trees, for which rows are left out where a time limit is short
+LOOKS, LOOKED_AT = 1.5, 20_000  # a forest is asked for all rows, and importances look again; rows that are timed
+LOOK = 0.25  # of the time that is left, to compare kinds on some of the rows, and again on all
 FEW_PAIRS = 30  # rows with two out-of-bag predictions needed for an average over pairs
 
 
@@ -171,7 +174,8 @@ class TAOForest(GrowthOptions, Solver):
             nonlocal rows
             if self.rows_in_time:
                 rows = yield from rows_in_time(problem, min(self.n_trees, ENOUGH) / width(self.n_jobs), rng, self._one)
-            yield from self.growth(problem if rows is None else problem.sample(rows), rng, tallies)
+            part = problem if rows is None else problem.sample(rows)
+            yield from self.growth(part, rng, tallies, problem if np.isfinite(seconds_left()) else None)
 
         def forest() -> Step | None:
             """The forest of the kind with the most trees so far."""
@@ -180,7 +184,8 @@ class TAOForest(GrowthOptions, Solver):
 
         yield from at_last_call(grown(), forest)
         yield forest()
-        return Termination.ITERATION_LIMIT
+        whole = max(len(tally.grown) for tally in tallies.values()) >= self.n_trees
+        return Termination.ITERATION_LIMIT if whole else Termination.TIME_LIMIT
 
     def _one(self, problem: TreeProblem, rng: Rng) -> Iterator[Tree]:
         """A tree of the kind, of the quickest one that there may be."""
@@ -195,7 +200,9 @@ class TAOForest(GrowthOptions, Solver):
         chosen = self.leaf_lasso == "oob" and problem.leaves == "linear" and problem.n_features <= MOST_FEATURES
         return shrinkages, (0.0, *LASSOS) if chosen else None
 
-    def growth(self, problem: TreeProblem, rng: Rng, tallies: dict[str, Tally]) -> Generator[None]:
+    def growth(
+        self, problem: TreeProblem, rng: Rng, tallies: dict[str, Tally], asked: TreeProblem | None = None
+    ) -> Generator[None]:
         """Grow the trees.
 
         Parameters
@@ -206,6 +213,8 @@ class TAOForest(GrowthOptions, Solver):
             Random numbers.
         tallies : dict of str to Tally
             Where the trees go, one tally for each kind; filled here.
+        asked : TreeProblem or None, default None
+            The problem whose rows the forest will be asked for, which takes a part of the time; None: no matter.
 
         Yields
         ------
@@ -226,7 +235,7 @@ class TAOForest(GrowthOptions, Solver):
             tallies.clear()
         shared = prepared(problem, self.sample)
         tallies[kind] = Tally(shared.of_kind(kind))
-        yield from self._grow(shared, kind, seeds, tallies[kind])
+        yield from self._grow(shared, kind, seeds, tallies[kind], asked=asked)
 
     def quick_trees(self, train: TreeProblem, subsample: float) -> Callable[[Floats, Floats, Rng], Tree]:
         """Function that fits single trees of this kind under squared loss, by the compiled passes.
@@ -263,46 +272,77 @@ class TAOForest(GrowthOptions, Solver):
         self, problem: TreeProblem, prepared: Callable[..., Shared], common: Rng, tallies: dict[str, Tally]
     ) -> Generator[None, None, str]:
         """The kind with the lowest out-of-bag error, by some trees of each that go into ``tallies``. Of large tables,
-        kinds that are behind on some of the rows are left out before.
+        kinds that are behind on some of the rows are left out before, by forests of as many trees as there will be in
+        time; where the others cannot be compared on all rows in time, that says which.
         """
         whole, count = prepared(problem, "bootstrap"), PILOTS
         ours = "axis" if whole.axis_aligned else "oblique"
         kinds = ["cart-constant", "cart", ours] if whole.linear else ["cart", ours]
+        clearly = 1.0 - CLEARLY * min(np.sqrt(2000.0 / problem.n_samples), 1.0)
+        n_trees = float(self.first + self.n_trees)
+
+        def best(errors: dict[str, float]) -> str:
+            return min(kinds, key=lambda kind: errors[kind] * (clearly if kind == ours else 1.0))
+
         if problem.n_samples > FIRST_ROWS:
             count = FEW_PILOTS
-            yield from self._compare(whole, kinds[:1], 1, common, tallies)  # a tree in case the time is short
+            yield from self._pilots(whole, kinds[:1], 1, common, tallies)  # a tree in case the time is short
             some = problem.sample(np.sort(common.choice(problem.n_samples, FIRST_ROWS, replace=False)))
-            errors = yield from self._compare(prepared(some, 0.5), kinds, count, common, {})
-            kinds = [kind for kind in kinds if errors[kind] <= BEHIND * min(errors.values())]
-            if len(kinds) == 1:
+            tried: dict[str, Tally] = {}
+            until = (1.0 - LOOK) * seconds_left()
+            yield from self._pilots(prepared(some, 0.5), kinds, count, common, tried, until)
+            tried = {kind: tally for kind, tally in tried.items() if len(tally.grown) > 1}
+            if not tried:
                 return kinds[0]
-        errors = yield from self._compare(whole, kinds, count, common, tallies)
-        clearly = 1.0 - CLEARLY * min(np.sqrt(2000.0 / problem.n_samples), 1.0)
-        return min(kinds, key=lambda kind: errors[kind] * (clearly if kind == ours else 1.0))
+            left, scale = seconds_left(), problem.n_samples / FIRST_ROWS
+            in_time = {kind: max(min(n_trees, left / (scale * tally.pace)), 1.0) for kind, tally in tried.items()}
+            errors = expected_errors(tried, in_time)
+            kinds = [kind for kind in errors if errors[kind] <= BEHIND * min(errors.values())]
+            if len(kinds) == 1 or scale * count * sum(tried[kind].pace for kind in kinds) > LOOK * left:
+                return best(errors)
+        yield from self._pilots(whole, kinds, count, common, tallies)
+        return best(expected_errors({kind: tallies[kind] for kind in kinds}, dict.fromkeys(kinds, n_trees)))
 
-    def _compare(
-        self, shared: Shared, kinds: Sequence[str], count: int, common: Rng, tallies: dict[str, Tally]
-    ) -> Generator[None, None, dict[str, float]]:
-        """The out-of-bag errors that are expected of forests of these kinds, from ``count`` trees of each, which go
-        into ``tallies``.
-        """
+    def _pilots(
+        self,
+        shared: Shared,
+        kinds: Sequence[str],
+        count: int,
+        common: Rng,
+        tallies: dict[str, Tally],
+        until: float = 0.0,
+    ) -> Iterator[None]:
+        """Grow ``count`` trees of each kind into ``tallies``; see `_grow` for ``until``."""
         pilots = dict(enumerate(common.spawn(min(count, self.n_trees))))
         tallies.update({kind: Tally(shared.of_kind(kind)) for kind in kinds})
         for kind in kinds:
-            yield from self._grow(shared, kind, pilots, tallies[kind])
-        both = np.min([tallies[kind].counts for kind in kinds], axis=0) > 1
-        rows = both if both.sum() >= FEW_PAIRS else None
-        n_trees = self.first + self.n_trees
-        return {kind: float(np.nan_to_num(tallies[kind].errors(n_trees, rows)).min()) for kind in kinds}
+            yield from self._grow(shared, kind, pilots, tallies[kind], until)
 
-    def _grow(self, shared: Shared, kind: str, seeds: dict[int, Rng], tally: Tally) -> Iterator[None]:
-        """Grow the trees with the numbers ``seeds`` into ``tally``."""
-        numbers = list(seeds)
+    def _grow(
+        self,
+        shared: Shared,
+        kind: str,
+        seeds: dict[int, Rng],
+        tally: Tally,
+        until: float = 0.0,
+        asked: TreeProblem | None = None,
+    ) -> Iterator[None]:
+        """Grow the trees with the numbers ``seeds`` into ``tally``; none more, after the first, that would take until
+        fewer than ``until`` seconds are left, and what it takes to ask the forest for the rows ``asked``. Oblique ones
+        end with a pass, and may begin late.
+        """
+        numbers, began, to_ask = list(seeds), now(), 0.0
         trees = spread(grow, shared.of_kind(kind), [(kind, seed) for seed in seeds.values()], self.n_jobs)
         with closing(trees):
             for i, tree in trees:
                 tally.add(numbers[i], tree)
+                tally.pace = max((now() - began) / len(tally.grown), 1e-9)
+                if asked is not None and len(tally.grown) == 1:
+                    to_ask = LOOKS * seconds_of_rows(tree.tree(0, None), asked.X)
                 yield None
+                reserved = until + to_ask * (len(tally.grown) + 1) + (0.0 if kind == "oblique" else tally.pace)
+                if seconds_left() < reserved < np.inf:
+                    return
 
     def _step(self, problem: TreeProblem, kind: str, tally: Tally, rows: NDArray[np.intp] | None) -> Step:
         """The forest at the best shrinkage, of trees on all rows of the problem or on these."""
@@ -324,6 +364,20 @@ class TAOForest(GrowthOptions, Solver):
         return Step(forest, phase="forest", info=info)
 
 
+def seconds_of_rows(tree: Tree, X: Any) -> float:
+    """How long a tree takes for its answers to X, from some of the rows."""
+    some, began = X[:LOOKED_AT], now()
+    tree.outputs(some)
+    return (now() - began) * X.shape[0] / some.shape[0]
+
+
+def expected_errors(tallies: dict[str, Tally], n_trees: dict[str, float]) -> dict[str, float]:
+    """The out-of-bag errors that are expected of forests of so many trees of each kind."""
+    both = np.min([tally.counts for tally in tallies.values()], axis=0) > 1
+    rows = both if both.sum() >= FEW_PAIRS else None
+    return {kind: float(np.nan_to_num(tally.errors(n_trees[kind], rows)).min()) for kind, tally in tallies.items()}
+
+
 class Tally:
     """Trees, and running sums of out-of-bag errors for each set of leaf models: shrinkages and lassos."""
 
@@ -331,6 +385,7 @@ class Tally:
         self.shared = shared
         self.shrinkages, self.lassos = shared.shrinkages, shared.lassos
         self.grown: dict[int, GrownTree] = {}
+        self.pace = np.inf  # seconds of a tree
         n, n_outputs = shared.Y.shape
         sets = len(self.shrinkages)
         self.residuals = np.zeros((sets, n, n_outputs))
@@ -388,7 +443,7 @@ class Tally:
             means = self.shared.Y + self.residuals[number] / self.counts[:, None]
         return means, self.counts
 
-    def errors(self, n_trees: int, rows: NDArray[np.bool_] | None = None) -> Floats:
+    def errors(self, n_trees: float, rows: NDArray[np.bool_] | None = None) -> Floats:
         """(shrinkages,) expected squared error of a forest of ``n_trees`` on new rows, summed over outputs.
 
         Estimated from the rows with at least two out-of-bag predictions (within the mask ``rows (n,)``, if given). With

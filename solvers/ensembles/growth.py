@@ -458,9 +458,9 @@ def links_in_bins(
     y, begins = Y[order], grown.first[leaves]
     varied = (np.minimum.reduceat(y, begins) < np.maximum.reduceat(y, begins)).any(axis=1)
     leaves = leaves[varied & (grown.last[leaves] - begins >= 2 * fewest)]
-    level, nodes = np.full(inner.size, depth), np.zeros(int(leaves.size > 0), np.int64)
-    for step in range(depth):
-        level[nodes] = step
+    level, nodes, step = np.full(inner.size, depth), np.zeros(int(leaves.size > 0), np.int64), 0
+    while nodes.size:
+        level[nodes], step = step, step + 1
         nodes = np.concatenate([grown.left[nodes], grown.right[nodes]])
         nodes = nodes[nodes >= 0]
     for t in leaves[level[leaves] < depth]:

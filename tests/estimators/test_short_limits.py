@@ -186,6 +186,10 @@ def test_folds_are_of_rows_that_are_read_in_time(seconds, number, monkeypatch):
     folds.clear()
     model.fit(table, y, sample_weight=weight)  # "for fewer than four rows", where few of those read had a weight
     assert folds[0] == 9000
+    monkeypatch.setattr(depth, "_seconds_to_sort", lambda X: seconds)
+    folds.clear()
+    TAORegressor("cv", cv=3, time_limit=4.6, random_state=0).fit(table[["z"]].to_numpy(), y)
+    assert folds[0] == pytest.approx(number, abs=1)
 
 
 def test_options_are_checked_before_a_table_is_read(monkeypatch):

@@ -7,8 +7,8 @@ import pytest
 
 from opttree import TreeProblem
 from opttree.runtime.clock import due_at, now
-from solvers import Boosting, CartInit, TAOForest, solve
-from solvers.ensembles import in_time
+from solvers import Boosting, CartInit, TAOForest, Termination, solve
+from solvers.ensembles import forest, in_time
 from solvers.ensembles.in_time import rows_in_time
 
 
@@ -89,3 +89,44 @@ def test_where_there_is_hardly_any_time_growth_is_measured_on_few_rows(problem):
             for _pause in rows_in_time(problem, 10, np.random.default_rng(0), grow):
                 pass
     assert sizes == [in_time.FEWEST_ROWS, in_time.FEWEST_ROWS, in_time.PILOT_ROWS]
+
+
+@pytest.fixture
+def slow_trees(monkeypatch):
+    """Seconds of a tree of each kind on 8,000 rows, which a test sets, and the kinds that were grown."""
+    seconds, kinds = {}, []
+
+    def slowly(shared, task, ended=None):
+        time.sleep(seconds[task[0]] * shared.w.size / 8000)
+        kinds.append(task[0])
+        return grow(shared, task, ended)
+
+    grow = forest.grow
+    monkeypatch.setattr(forest, "grow", slowly)
+    return seconds, kinds
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_kinds_are_compared_by_the_trees_that_there_are_in_time(slow_trees, rng):
+    """The comparison of all kinds took the whole limit, and the forest was one tree."""
+    seconds, kinds = slow_trees
+    seconds |= {"cart": 0.1, "oblique": 10.0}
+    X = rng.normal(size=(16_000, 6))
+    problem = TreeProblem(X, X.sum(axis=1) + 0.1 * rng.normal(size=16_000), depth=8)
+    solver = TAOForest(20, rows_in_time=False, n_jobs=1)
+    result = solve(problem, solver, time_limit=20.0, random_state=0)
+    assert kinds.count("oblique") == 1
+    assert len(result.tree.trees) == 20
+    seconds["oblique"] = 0.1
+    assert solve(problem, solver, time_limit=20.0, random_state=0).trace.rows[-1].info["kind"] == 1
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_no_tree_begins_that_would_end_late(slow_trees, problem):
+    slow_trees[0]["cart"] = 1.5
+    began = now()
+    solver = TAOForest(20, kind="cart", rows_in_time=False, n_jobs=1)
+    result = solve(problem.sample(np.arange(16_000)), solver, time_limit=10.0, random_state=0)
+    assert len(result.tree.trees) == 3
+    assert now() - began < 10.0  # twelve before
+    assert result.termination is Termination.TIME_LIMIT
