@@ -140,7 +140,7 @@ class Shared:
         return not self.is_sparse and self.options.monotone is None and self.Y.shape[1] <= MOST_BINNED
 
     @property
-    def bins(self) -> tuple[NDArray[np.uint8], list[Floats]]:
+    def bins(self) -> tuple[NDArray[np.uint8], list[Floats], NDArray[np.bool_]]:
         """The features in bins, see `opttree.kernels.passes.binned.in_bins`; made once for all copies of this."""
         if not self.made:
             self.made.append(binned.in_bins(self.rows))
@@ -424,13 +424,12 @@ def binned_tree(
     p = shared.rows.shape[1]
     wanted: Any = features_in_time(rows.size, p, depth, shared.options.max_features or max_features, None)
     count = int(wanted) if isinstance(wanted, (int, np.integer)) else max(int(wanted * p), 1)
-    codes, ends = shared.bins
     fewest, seed = max(shared.min_leaf, fewest), int(rng.integers(2**31 - 1))
     Y = shared.Y
     if Y.shape[1] == 2 and float(np.ptp(Y.sum(axis=1))) <= SAME:  # of two classes one says it
         Y = np.ascontiguousarray(Y[:, :1])
 
-    bins = codes, ends, np.arange(p)
+    bins = *shared.bins, np.arange(p)
     left, right, feature, b = links_in_bins(shared.rows, Y, sample.w, bins, rows, (depth, fewest, count), seed, rng)
     A, inner = np.zeros((left.size, p)), np.flatnonzero(left >= 0)
     A[inner, feature[inner]] = 1.0
@@ -438,12 +437,13 @@ def binned_tree(
 
 
 def links_in_bins(
-    X: Floats, Y: Singles, w: Singles, bins: tuple[Any, Any, Any], rows: Any, limits: Any, seed: int, rng: Rng
+    X: Floats, Y: Singles, w: Singles, bins: tuple[Any, ...], rows: Any, limits: Any, seed: int, rng: Rng
 ) -> tuple[NDArray[Any], ...]:
-    """Children, features and thresholds of the nodes of a tree on ``rows`` of X, whose features are in ``bins``: codes,
-    ends, and numbers of these features; ``limits`` are levels, fewest rows of a leaf, and features that are tried.
+    """Children, features and thresholds of the nodes of a tree on ``rows`` of X, whose features are in ``bins``: those
+    of `binned.in_bins`, and the features' numbers; ``limits`` are levels, fewest rows of a leaf, and features that are
+    tried.
     """
-    (codes, ends, columns), (depth, fewest, count) = bins, limits
+    (codes, ends, coarse, columns), (depth, fewest, count) = bins, limits
     order = rows.copy()
     grown = binned.grow(codes, order, Y, w, depth, fewest, min(count, len(codes)), seed)
     inner = grown.left >= 0
@@ -451,6 +451,8 @@ def links_in_bins(
     feature[inner] = columns[grown.feature[inner]]
     threshold[inner] = [ends[j][c] for j, c in zip(grown.feature[inner], grown.cut[inner], strict=True)]
     tree = [grown.left.copy(), grown.right.copy(), feature, threshold]
+    if not (coarse.any() and inner.any()):
+        return tuple(tree)
     more: list[list[NDArray[Any]]] = [[part] for part in tree]
     size = inner.size
     leaves = np.flatnonzero(~inner)
@@ -466,7 +468,7 @@ def links_in_bins(
     for t in leaves[level[leaves] < depth]:
         own = order[grown.first[t] : grown.last[t]]
         varies = np.flatnonzero((X[own] != X[own[0]]).any(axis=0))
-        if not varies.size:
+        if not coarse[varies].any():
             continue
         x, own_rows = X[np.ix_(own, varies)], np.arange(own.size, dtype=np.int32)
         finer = *binned.in_bins(x), columns[varies]

@@ -330,3 +330,11 @@ def test_keys_of_more_than_256_levels_are_told_apart(rng, classes):
     assert model.score(X[4000:], y[4000:]) > (0.97 if classes else 0.88)
     assert max(tree.n_leaves for tree in model.forest_.trees) > 300
     assert max(tree.depth for tree in kind(10, kind="cart", max_depth=6).fit(X[:4000], y[:4000]).forest_.trees) <= 6
+
+
+def test_leaves_of_many_rows_end_where_bins_cannot_be_cut(rng):
+    """Most rows in one of many values: what is left of a leaf has too few rows on one side, in finer bins, too."""
+    X = np.where(rng.random((4000, 2)) < 0.9, 0.5, rng.random((4000, 2)))
+    y = X[:, 0] + rng.normal(size=4000)
+    model = TAOForestRegressor(3, kind="cart", min_samples_leaf=150, random_state=0).fit(X, y)
+    assert all(np.bincount(tree.apply(X))[tree.n_branches :].min() >= 50 for tree in model.forest_.trees)

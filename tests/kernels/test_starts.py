@@ -55,7 +55,8 @@ def test_randomised_trees_with_all_features_are_carts(K):
     rng, X, _y = drawn(1, n=600, levels=30)
     Y = (X[:, :K] ** 2 + rng.normal(size=(600, K))).astype(np.float32)
     Y -= Y.mean(axis=0)
-    codes, ends = binned.in_bins(X.astype(np.float32))
+    codes, ends, coarse = binned.in_bins(X.astype(np.float32))
+    assert not coarse.any()
     rows = np.flatnonzero(rng.random(600) < 0.8).astype(np.int32)
     w = rng.integers(1, 3, 600).astype(np.float32)
     for depth, fewest in ((0, 1), (1, 1), (3, 4), (30, 1)):
@@ -78,7 +79,8 @@ def test_randomised_trees_with_all_features_are_carts(K):
 @pytest.mark.parametrize("distinct", [1, 2, 256, 257, 5000])
 def test_bins_are_in_order_and_keep_few_values_apart(distinct):
     x = np.random.default_rng(0).permutation(np.arange(5000) % distinct).astype(np.float32)[:, None]
-    codes, ends = binned.in_bins(x)
+    codes, ends, coarse = binned.in_bins(x)
+    assert coarse.tolist() == [np.unique(x).size > binned.BINS]
     assert np.array_equal(codes[0], np.searchsorted(ends[0], x[:, 0]))
     assert min(distinct, 250) - 1 <= codes.max() < min(distinct, 256)
     assert np.bincount(codes[0]).max() <= 2 * (5000 // distinct + 1) + 5000 // 256

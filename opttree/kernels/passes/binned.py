@@ -153,21 +153,23 @@ def grow(codes, rows, Y, w, depth, fewest, n_features, seed):
 
 
 def in_bins(X):
-    """Codes (p, n) uint8 of the features of ``X (n, p)``, and between which values each bin ends and the next begins.
+    """Codes (p, n) uint8 of the features of ``X (n, p)``, between which values each bin ends and the next begins, and
+    (p,) whether bins hold several values.
 
     Bins hold about equally many rows, or one value each where there are at most `BINS`.
     """
     n, p = X.shape
-    codes, ends = np.empty((p, n), np.uint8), []
+    codes, ends, coarse = np.empty((p, n), np.uint8), [], np.zeros(p, np.bool_)
     for j, x in enumerate(np.ascontiguousarray(X.T)):
         order = np.argsort(x)
         values = x[order]
         last = np.flatnonzero(values[1:] > values[:-1])  # places of the last rows of values
-        if last.size >= BINS:
+        coarse[j] = last.size >= BINS
+        if coarse[j]:
             wanted = np.searchsorted(last + 1, np.arange(1, BINS) * (n / BINS))
             last = last[np.unique(wanted[wanted < last.size])]
         ends.append(between(values[last].astype(np.float64), values[last + 1].astype(np.float64)))
         ordered = np.zeros(n, np.uint8)
         ordered[last + 1] = 1
         codes[j, order] = np.cumsum(ordered, dtype=np.uint8)
-    return codes, ends
+    return codes, ends, coarse
