@@ -139,3 +139,9 @@ def test_srt_of_classes(leaves):
     expected = -np.log(np.maximum(own, 1e-6)).mean() + problem.penalty(model.result_.tree)
     assert model.result_.objective == pytest.approx(expected, rel=1e-6)
     assert list(model.classes_) == ["s", "ve", "vi"]
+
+
+def test_the_smooth_objective_of_a_constant_is_its_objective(rng):
+    X = rng.normal(size=(40, 2))
+    assert SRTRegressor(2).fit(X, np.ones(40)).smooth_objective_ == pytest.approx(0.0)
+    assert SRTClassifier(2).fit(X, np.zeros(40)).smooth_objective_ == pytest.approx(0.0, abs=1e-6)

@@ -130,11 +130,13 @@ def choose_lowest(
 
 
 def solve_lowest(measure: str, name: str) -> Callable[[Estimator, Fit], Outcome]:
-    """A run that keeps the tree with the lowest entry ``measure`` of its steps, which is the attribute ``name``."""
+    """A run that keeps the tree with the lowest entry ``measure`` of its steps, which is the attribute ``name``; where
+    none has one, as a constant, it is the objective.
+    """
 
     def solve(options: Estimator, fit: Fit) -> Outcome:
         result, number = choose_lowest(measure, lambda watch: run_recipe(options, fit, watch))
-        return Outcome(result, {name: number})
+        return Outcome(result, {name: number if np.isfinite(number) else result.objective})
 
     return solve
 
