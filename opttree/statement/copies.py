@@ -18,6 +18,7 @@ SHARE = 1.0 / 3.0  # of the rows that are copies of others before them; fewer th
 FULL = 4.0  # combinations of values for each different row, up to which features are a grid
 MANY = 5  # rows of each key, from which on keys stay, however far apart
 NEARLY, LEAST_STEP = 1e-3, 1e-12  # of a step that counts as none; of the range that counts as a step
+MOST_STEPS = 1e15  # as double precision tells apart
 TOGETHER = 4  # different rows for each combination of neighbours' values whose entropy is taken together
 MOST_SPARSE = 1000  # columns of a sparse table that is looked at
 LOOKED_AT = 2000  # rows, for columns of which one at a time is above its least value
@@ -165,9 +166,12 @@ def steps_in(values: Floats) -> float:
     """How many steps there are from the least to the largest of increasing numbers that are whole steps apart, as whole
     numbers are in any unit; infinite where they are not.
     """
-    gaps, width = np.unique(np.diff(values)).tolist(), float(values[-1] - values[0])
+    with np.errstate(over="ignore"):
+        gaps, width = np.unique(np.diff(values)).tolist(), float(values[-1] - values[0])
     step, place = gaps[0], 0
     while place < len(gaps):
+        if not gaps[place] < MOST_STEPS * step:
+            return np.inf
         times = round(gaps[place] / step)
         off = abs(gaps[place] - times * step)
         if off <= NEARLY * step:  # a longer gap says more exactly what a step is

@@ -307,6 +307,8 @@ def test_steps_between_numbers(rng):
     for unit in (1.0, 0.01, 1.0 / keys.std()):
         assert steps_in((keys - keys.mean()) * unit) == pytest.approx(np.ptp(keys) / least)
     assert steps_in(np.sort(rng.normal(size=200))) == np.inf
+    for ends in ([0.0, 1e-310], [1e-160, 1e150], [-1.7e308, 1.7e308]):
+        assert steps_in(np.unique(np.r_[ends, np.arange(1.0, 40.0)])) == np.inf
 
 
 def test_whole_numbers_far_apart_are_no_discrete_data(rng):
