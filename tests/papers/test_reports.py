@@ -433,3 +433,10 @@ def test_no_two_methods_look_alike_against_the_published():
     table = pd.DataFrame({"method": [f"m{i:02d}" for i in range(20)], "ours": 0.5, "paper": np.linspace(0.4, 0.6, 20)})
     drawn = pictures.against_published(table, "R2").axes[0].lines[:20]
     assert len({(line.get_marker(), line.get_color()) for line in drawn}) == 20
+
+
+def test_one_failure_does_not_hide_the_other_marks():
+    table = pd.DataFrame({"method": "m", "ours": [0.5, 0.6, -1900.0], "paper": [0.5, 0.6, 0.9]})
+    axes = pictures.against_published(table, "R2").axes[0]
+    assert axes.get_ylim()[0] > -0.1
+    assert axes.get_ylabel() == "R2, here (1 beyond)"
