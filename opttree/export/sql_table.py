@@ -156,7 +156,8 @@ def _level(read: Read, entry: str) -> str:
 def _days(text: str) -> str:
     """Days since 1970 of a date, or a date and a time, as text; NULL for days and times that there are not.
 
-    A time has hours, minutes and seconds, or the first of these. Its zone, if any, is not read, as by `predict`.
+    A time has hours, minutes and seconds, or the first of these. Its zone, if any, is not read: it has to be that
+    of the training.
     """
 
     def part(of: str, first: int, width: int = 2) -> str:

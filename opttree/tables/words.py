@@ -41,7 +41,9 @@ POINT = re.compile(r"[1-9]\d{0,2}(,\d{3})+(\.\d*)?")  # 1,234.5
 COMMA = re.compile(r"[1-9]\d{0,2}(\.\d{3})+(,\d*)?|\d+,\d*|,\d+")  # 1.234,5 and 12,5
 WHOLE = re.compile(r"(?!0\d\d+$)\d+")
 CLOCK = re.compile(r"(\d{1,3}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?")
-ZONE = re.compile(r"(?<=\d)\s*(?:Z|UTC|GMT|([+-])(\d\d):?([0-5]\d))$")  # after a time
+ZONE = re.compile(  # after a time; of hours alone after its seconds or minutes
+    r"(?<=\d)\s*(?:Z|UTC|GMT|([+-])(0\d|1[0-4]):?([0-5]\d))$|(?<=:[0-5]\d)([+-])(0\d|1[0-4])$"
+)
 MANY = 2000  # texts that are looked at one by one
 DAY_FIRST = ("%d{s}%m{s}%Y", "%d{s}%m{s}%y")
 MONTH_FIRST = ("%m{s}%d{s}%Y", "%m{s}%d{s}%y")
@@ -259,9 +261,9 @@ def _zone(text: str) -> re.Match[str] | None:
 def _ahead(text: str) -> int:
     """Minutes by which the zone of a date's text is ahead of UTC; 0 without one."""
     zone = _zone(text)
-    if zone is None or zone[1] is None:
+    if zone is None or not (sign := zone[1] or zone[4]):
         return 0
-    return int(zone[1] + "1") * (60 * int(zone[2]) + int(zone[3]))
+    return int(sign + "1") * (60 * int(zone[2] or zone[5]) + int(zone[3] or 0))
 
 
 def _forms(text: str, order: str) -> list[str]:

@@ -291,7 +291,7 @@ class TAOForest(GrowthOptions, Solver):
             tried: dict[str, Tally] = {}
             until = (1.0 - LOOK) * seconds_left()
             yield from self._pilots(prepared(some, 0.5), kinds, count, common, tried, until)
-            tried = {kind: tally for kind, tally in tried.items() if len(tally.grown) > 1}
+            tried = {kind: tally for kind, tally in tried.items() if len(tally.grown) >= min(2, self.n_trees)}
             if not tried:
                 return kinds[0]
             left, scale = seconds_left(), problem.n_samples / FIRST_ROWS

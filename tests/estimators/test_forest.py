@@ -338,3 +338,9 @@ def test_leaves_of_many_rows_end_where_bins_cannot_be_cut(rng):
     y = X[:, 0] + rng.normal(size=4000)
     model = TAOForestRegressor(3, kind="cart", min_samples_leaf=150, random_state=0).fit(X, y)
     assert all(np.bincount(tree.apply(X))[tree.n_branches :].min() >= 50 for tree in model.forest_.trees)
+
+
+def test_a_single_tree_of_many_rows_is_of_the_best_kind(rng):
+    X = rng.normal(size=(9000, 6))
+    model = TAOForestRegressor(1, random_state=0).fit(X, X.sum(axis=1) + 0.1 * rng.normal(size=9000))
+    assert model.kind_ == "oblique"
