@@ -19,6 +19,7 @@ FULL = 4.0  # combinations of values for each different row, up to which feature
 MANY = 5  # rows of each key, from which on keys stay, however far apart
 NEARLY, LEAST_STEP = 1e-3, 1e-12  # of a step that counts as none; of the range that counts as a step
 MOST_STEPS = 1e15  # as double precision tells apart
+DECIMALS = 6  # of numbers that were measured, and are no keys in another unit
 TOGETHER = 4  # different rows for each combination of neighbours' values whose entropy is taken together
 MOST_SPARSE = 1000  # columns of a sparse table that is looked at
 LOOKED_AT = 2000  # rows, for columns of which one at a time is above its least value
@@ -136,8 +137,8 @@ def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
 
     Combinations count by entropies of columns, or of several together while these have few combinations, as the
     indicators of one category do; of many rows on some. A column that nearly tells the rows apart has few values where
-    these are whole numbers, in any unit, that are most of those in their range, or keys of many rows each. Sparse
-    tables of more than a thousand columns are none.
+    these are whole numbers, in any unit but of decimals, that are most of those in their range, or keys of many rows
+    each. Sparse tables of more than a thousand columns are none.
     """
     order = np.argsort(codes, kind="stable")
     m = 1 + int(np.count_nonzero(np.diff(codes[order])))
@@ -151,8 +152,10 @@ def are_discrete(X: Any, codes: NDArray[np.uint64]) -> bool:
     room, block, inside = np.log(FULL * m), np.zeros(len(some), np.intp), 0.0
     for j in exclusive_together(X):
         values, code = np.unique(X[:, j], return_inverse=True)
-        if 2 * values.size > m and steps_in(values) >= (np.inf if len(order) >= MANY * m else FULL * values.size):
-            return False
+        if 2 * values.size > m:
+            measured = np.any(values % 1.0 != 0.0) and np.array_equal(np.round(values, DECIMALS), values)
+            if measured or steps_in(values) >= (np.inf if len(order) >= MANY * m else FULL * values.size):
+                return False
         _cells, joint, counts = np.unique(block * values.size + code.ravel(), return_inverse=True, return_counts=True)
         if TOGETHER * counts.size > m:  # too many cells for the entropy of all of them: a block of its own
             room, joint, counts = room - inside, code.ravel(), np.bincount(code.ravel())

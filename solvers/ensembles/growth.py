@@ -418,8 +418,8 @@ def extra(shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng) -> tup
 def binned_tree(
     shared: Shared, sample: Any, rows: NDArray[np.int32], rng: Rng, depth: int, fewest: int, max_features: float
 ) -> Tree:
-    """`random_tree` on features in bins; leaves whose rows differ within the bins alone, as those of many keys do, go on
-    in bins of their own. Where other features vary, rows are told apart by them before.
+    """`random_tree` on features in bins; leaves whose rows differ within bins alone, as those of many keys do, go on in
+    bins of their own. Where other features vary, rows are told apart by them before.
     """
     p = shared.rows.shape[1]
     wanted: Any = features_in_time(rows.size, p, depth, shared.options.max_features or max_features, None)

@@ -301,6 +301,14 @@ def test_keys_of_many_rows_are_no_copies_in_any_unit(rng, apart):
         assert model.fit(X[:1500], y[:1500]).score(X[1500:], y[1500:]) > 0.95
 
 
+def test_measured_numbers_of_many_copies_are_no_keys(rng):
+    """131 leaves, R2 -3.5, where numbers with four decimals were keys."""
+    X, y = np.round(rng.normal(size=(150, 1)), 4), rng.normal(size=150)
+    row = np.repeat(np.arange(150), 1 + rng.poisson(6, 150))
+    assert np.unique(copies_of(X[row], y[row, None])).size == 150
+    assert TAORegressor("cv", random_state=0).fit(X[row], y[row]).tree_.n_leaves < 20
+
+
 def test_steps_between_numbers(rng):
     keys = np.unique(rng.choice(10**8, 200, replace=False)).astype(float)
     least = np.gcd.reduce(np.diff(keys).astype(int))
