@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
 from opttree.kernels import records
-from opttree.kernels.exact import partition
+from opttree.kernels.exact import cuts, partition
 from opttree.kernels.losses import codes
 from opttree.kernels.passes.thresholds import between
 from opttree.model.tree import Tree
@@ -33,12 +34,11 @@ Floats = NDArray[np.float64]
 DEEP = 10_000  # rows x features up to which optimal subtrees have more than two levels
 EXACT_WORK = 1e10  # terms of the costs of an optimal subtree, beyond which there is none
 CUTS, PLACES = 50, 64  # of each feature: thresholds, and places on either side of one, that bounds do not rule out
-SLICE = 1e8  # multiplications between two looks at the clock
 MOST_EQUATIONS = 2000  # features of a linear leaf: with more, one leaf takes over two seconds
 SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least squares of a scan; least number of thresholds per feature
 LEAST_GAIN = 1e-9  # least decrease that counts as descent, relative to the one-leaf tree's cost
 OF_FEATURES = (MaxFeatures, FeatureCost, ForbidSplit, PathCost)  # constraints for which thresholds matter little
-TOGETHER = 2**22  # numbers that are sorted together
+TOGETHER, SORTED = 2**22, 2**25  # numbers that are sorted together; largest X of which all columns' orders are kept
 EDGE = 0.05  # distance of a hyperplane's pivot outside the data, in ranges of the feature
 
 
@@ -215,7 +215,7 @@ class LocalSearch(Solver):
             if place not in grown.nodes():
                 continue  # removed by an earlier move
             rows = grown.rows_at(place)
-            if rows.size == 0:
+            if rows.size == 0 or costs.is_settled(grown, place, rows):
                 continue
             spare = self._most_splits(grown.problem) - grown.n_splits() + grown.n_splits(place)
             now = costs.below(grown, place, rows)
@@ -225,6 +225,8 @@ class LocalSearch(Solver):
                     best = move
             if best is not None and self._allowed(live := best.tree.live()):
                 grown, improved = live, True
+            elif best is None and seconds_left() > 0.0:
+                costs.settle(grown, place, rows)
         return grown, improved
 
     def _moves(self, grown: SearchTree, place: int, rows: Rows, costs: Costs, spare: float) -> Iterator[Move]:
@@ -247,7 +249,7 @@ class LocalSearch(Solver):
         families: list[tuple[Floats, float, tuple[int, float] | None]] = [
             (normal, 0.0, None) for normal in np.eye(problem.n_features)
         ]
-        sort_by = [problem.X[rows, j] for j in range(problem.n_features)]
+        sort_by: list[Floats | int] = list(range(problem.n_features))
         if problem.splits == "oblique" and grown.is_branch(place):
             a0, threshold = grown.branches[place]
             side = grown.side(rows, place)
@@ -269,8 +271,7 @@ class LocalSearch(Solver):
         for first in range(0, len(families), width):
             if first and seconds_left() <= 0.0:
                 break
-            some = np.array(sort_by[first : first + width])
-            found = costs.best_split(grown, place, rows, some, self.n_thresholds)
+            found = costs.best_split(grown, place, rows, sort_by[first : first + width], self.n_thresholds)
             if found is not None and (best is None or found[0] < best[0]):
                 best = found[0], first + found[1], found[2]
         if best is None:
@@ -328,6 +329,10 @@ class Costs:
         p = problem.n_features
         self.n_thresholds = max(FEWEST, int(SCAN_WORK / (4.0 * p * (p + 1.0) ** 3))) if self.linear else "all"
         self.subtrees: dict[tuple[bytes, int, int], SearchTree] = {}
+        self.settled: set[tuple[bytes, int, tuple[object, ...]]] = set()
+        self.sorted: NDArray[np.int32] | None = None
+        if problem.X.size <= SORTED:
+            self.sorted = np.argsort(problem.X, axis=0, kind="stable").T.astype(np.int32)
         rows = np.arange(problem.n_samples, dtype=np.int32)
         self.slack = LEAST_GAIN * self.of(rows, np.zeros(rows.size, np.int64), 1)
 
@@ -340,11 +345,27 @@ class Costs:
     def of(self, rows: Rows, slot: NDArray[np.int64], n_slots: int) -> float:
         """Cost of ``rows`` in the leaves ``slot``."""
         slots = partition.Slots(slot, n_slots)
+        if self.linear:
+            return float(cuts.leaves_cost(rows, self.rows, slots, self.form))
         return float(partition.leaves_cost(rows, self.rows, slots, self.form, self._by_y(rows)))
 
     def below(self, grown: SearchTree, place: int, rows: Rows) -> float:
         """Cost of the subtree at a place for ``rows``, prices included."""
         return self.of(rows, *grown.leaves_of(rows, place)) + self.problem.price_per_split * grown.n_splits(place)
+
+    def is_settled(self, grown: SearchTree, place: int, rows: Rows) -> bool:
+        """Whether the subtree at a place is known to have no better alternative for ``rows``."""
+        return self._state(grown, place, rows) in self.settled
+
+    def settle(self, grown: SearchTree, place: int, rows: Rows) -> None:
+        """Remember that the subtree at a place has no better alternative, whatever the rest of the tree."""
+        if not self.problem.constraints:
+            self.settled.add(self._state(grown, place, rows))
+
+    @staticmethod
+    def _state(grown: SearchTree, place: int, rows: Rows) -> tuple[bytes, int, tuple[object, ...]]:
+        digest = blake2b(rows.tobytes(), digest_size=16).digest()
+        return digest, grown.n_splits() - grown.n_splits(place), grown.subtree(place)
 
     def work(self, rows: Rows, levels: int) -> float:
         """Terms of the costs of an optimal subtree of so many levels, about."""
@@ -370,58 +391,63 @@ class Costs:
         return self.subtrees[key]
 
     def best_split(
-        self, grown: SearchTree, place: int, rows: Rows, sort_by: Floats, n_thresholds: int | str
+        self, grown: SearchTree, place: int, rows: Rows, sort_by: Sequence[Floats | int], n_thresholds: int | str
     ) -> tuple[float, int, float] | None:
-        """The best split over families, which sort ``rows`` by ``sort_by (F, m)``: cost, family, threshold."""
-        order = np.argsort(sort_by, axis=1, kind="stable")
-        value = np.take_along_axis(sort_by, order, axis=1)
+        """The best split over families, which sort ``rows`` by a feature or by values (m,): cost, family, threshold."""
+        order, value = self._in_order(rows, sort_by)
         possible = np.zeros(value.shape, bool)
         possible[:, :-1] = value[:, 1:] > value[:, :-1] if self.problem.splits == "axis" else apart(value)
-        families = rows[order].astype(np.int32)
-        subtrees = grown.leaves_of(rows, 2 * place + 1), grown.leaves_of(rows, 2 * place + 2)
-        wanted = possible
+        sides = [partition.Slots(*grown.leaves_of(rows, 2 * place + side)) for side in (1, 2)]
         most = self.n_thresholds if n_thresholds == "auto" else n_thresholds
-        if most != "all":
-            wanted = _thin(possible, int(most))
-        cost, position = self._scan(rows, families, wanted, subtrees)
-        family = int(cost.argmin())
-        if not np.isfinite(cost[family]):
+        wanted = possible if most == "all" else _thin(possible, int(most))
+        best, family, at = self._cheapest(rows, order, wanted, sides)
+        if best == np.inf:
             return None
-        best, at = float(cost[family]), int(position[family])
         if most != "all":
             tried = np.flatnonzero(wanted[family])
             where = int(np.searchsorted(tried, at))
             near = possible[family : family + 1].copy()
             near[0, : tried[where - 1] + 1 if where else 0] = False
             near[0, tried[where + 1] if where + 1 < tried.size else near.shape[1] :] = False
-            cost, position = self._scan(rows, families[family : family + 1], near, subtrees)
-            if cost[0] < best:
-                best, at = float(cost[0]), int(position[0])
+            cost, _family, position = self._cheapest(rows, order[family : family + 1], near, sides)
+            if cost < best:
+                best, at = cost, position
         splits = 1 + sum(grown.n_splits(2 * place + side) for side in (1, 2))
         threshold = between(value[family, at], value[family, at + 1])
         return best + self.problem.price_per_split * splits, family, float(threshold)
 
-    def _scan(
-        self,
-        rows: Rows,
-        families: NDArray[np.int32],
-        wanted: NDArray[np.bool_],
-        subtrees: tuple[tuple[NDArray[np.int64], int], tuple[NDArray[np.int64], int]],
-    ) -> tuple[Floats, NDArray[np.int64]]:
-        left, right = subtrees
-        sides = partition.Slots(*left), partition.Slots(*right)
-        y_order = self._by_y(rows)
-        work = max(wanted.sum() / max(len(families), 1), 1.0) * self.rows.X.shape[1] ** 3
-        size = max(int(SLICE / work), 1) if self.linear else len(families)
-        cost, position = np.full(len(families), np.inf), np.full(len(families), -1)
-        for first in range(0, len(families), size):  # some at a time, where linear leaves take long
-            here = slice(first, first + size)
-            cost[here], position[here] = partition.best_splits(
-                families[here], wanted[here], self.rows, sides, self.form, y_order
+    def _in_order(self, rows: Rows, sort_by: Sequence[Floats | int]) -> tuple[NDArray[np.int32], Floats]:
+        """Positions in ``rows (F, m)`` in the order of each family, and the values in this order."""
+        X = self.problem.X
+        features = [by for by in sort_by if isinstance(by, int)]
+        if self.sorted is not None and len(features) == len(sort_by):
+            place = np.full(len(X), -1, np.int32)
+            place[rows] = np.arange(rows.size, dtype=np.int32)
+            order = place[self.sorted[features]]
+            order = order[order >= 0].reshape(len(features), rows.size)
+            return order, X[rows[order], np.array(features)[:, None]]
+        values = np.array([X[rows, by] if isinstance(by, int) else by for by in sort_by])
+        order = np.argsort(values, axis=1, kind="stable").astype(np.int32)
+        return order, np.take_along_axis(values, order, axis=1)
+
+    def _cheapest(
+        self, rows: Rows, order: NDArray[np.int32], wanted: NDArray[np.bool_], sides: list[partition.Slots]
+    ) -> tuple[float, int, int]:
+        """The cheapest of the ``wanted (F, m)`` cuts of families, ``order`` of ``rows``: cost, family, position."""
+        if not self.linear:
+            cost, position = partition.best_splits(
+                rows[order], wanted, self.rows, tuple(sides), self.form, self._by_y(rows)
             )
-            if seconds_left() <= 0.0:
-                break
-        return cost, position
+            best = int(cost.argmin())
+            return float(cost[best]), best, int(position[best])
+        X, Y, w = (a[rows] for a in self.rows)
+        data = records.Rows(X - X.mean(axis=0), Y - Y.mean(axis=0), w)
+        own = tuple(partition.Slots(side.of[rows], side.count) for side in sides)
+        count = wanted.sum(axis=1)
+        family, position = np.nonzero(wanted)
+        at = np.full((len(wanted), max(count.max(), 1)), -1)
+        at[family, np.arange(family.size) - np.repeat(count.cumsum() - count, count)] = position
+        return cuts.best_cuts(order, at, data, own, self.form)
 
 
 def _thin(possible: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:

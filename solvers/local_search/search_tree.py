@@ -46,6 +46,13 @@ class SearchTree:
         """Number of branches at and below the place."""
         return len(self.nodes(place)) // 2
 
+    def subtree(self, place: int) -> tuple[object, ...]:
+        """The splits at and below a place, equal for equal subtrees at other places."""
+        if place not in self.branches:
+            return ()
+        a, b = self.branches[place]
+        return a.tobytes(), b, self.subtree(2 * place + 1), self.subtree(2 * place + 2)
+
     def depth_left(self, place: int) -> int:
         """Number of levels allowed below the place."""
         return self.problem.depth + 1 - (place + 1).bit_length()

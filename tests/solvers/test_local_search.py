@@ -6,7 +6,7 @@ from sklearn.datasets import make_friedman1
 
 from opttree import L1, OCTClassifier, ORTRegressor, SplitPrice, TreeProblem
 from opttree.constraints import MinPerGroup
-from opttree.kernels.exact import partition
+from opttree.kernels.exact import cuts, partition
 from opttree.kernels.records import Rows
 from solvers import MIP, TAO, CartInit, Chain, LocalSearch, RandomInit, Termination, solve
 from solvers.local_search.local_search import Costs
@@ -59,23 +59,43 @@ def test_prefix_costs_are_the_leaves_losses(loss):
         assert out[e] == pytest.approx(expected, abs=1e-10)
 
 
-def test_linear_prefix_costs_are_the_leaves_losses():
-    rng = np.random.default_rng(0)
-    X, Y = rng.normal(size=(60, 3)), rng.normal(size=(60, 2))
-    w, slot = rng.uniform(0.5, 1.0, 60) / 60, rng.integers(0, 2, 60)
-    rows = rng.permutation(60).astype(np.int32)
-    out, wanted = np.empty(60), np.arange(60) % 7 == 3
-    data, form = Rows(X, Y, w), partition.Form(LOSSES["squared"], 0, True, 1e-3, 1e-2, 8, 1)
-    partition.linear_prefix_costs(rows, data, partition.Slots(slot, 2), form, wanted, out)
-    for e in np.flatnonzero(wanted):
-        total = 0.0
-        for s in (0, 1):
-            held = rows[: e + 1][slot[rows[: e + 1]] == s]
-            if held.size >= 8:
-                total += partition.linear_leaf_cost(held, data, form)
-            elif held.size:
-                total += leaf_loss(Y[held], w[held], "squared")
-        assert out[e] == pytest.approx(total, rel=1e-8)
+def linear_cost(data, rows, slot, form):
+    """Cost of the linear leaves that hold ``rows``, one after another."""
+    total = 0.0
+    for s in np.unique(slot[rows]):
+        held = rows[slot[rows] == s]
+        if held.size < form.min_leaf:
+            return np.inf
+        if held.size >= form.min_rows:
+            total += partition.linear_leaf_cost(held, data, form)
+        else:
+            total += leaf_loss(data.Y[held], data.weight[held], "squared")
+    return total
+
+
+@pytest.mark.parametrize(
+    ("l1", "l2", "min_rows", "min_leaf"),
+    [(1e-3, 0.0, 1, 1), (0.0, 1e-2, 8, 1), (0.0, 0.0, 1, 4), (1e-2, 0.0, 9, 3)],
+)
+def test_the_best_cut_of_linear_leaves_is_the_best_of_all(l1, l2, min_rows, min_leaf):
+    form = partition.Form(LOSSES["squared"], 0, True, l1, l2, min_rows, min_leaf)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        n, F = 300, 5
+        X, w = rng.normal(size=(n, 3)), rng.uniform(0.5, 1.0, n) / n
+        Y = np.c_[np.abs(X[:, 0] - 0.2), X[:, 1] * (X[:, 2] > 0.5)] + 0.3 * rng.normal(size=(n, 2))
+        data = Rows(X - X.mean(axis=0), Y - Y.mean(axis=0), w)
+        sides = tuple(partition.Slots(rng.integers(0, k, n), k) for k in (2, 1 + seed % 3))
+        order = np.array([rng.permutation(n) if f > 2 else X[:, f].argsort() for f in range(F)]).astype(np.int32)
+        at = np.array([np.sort(rng.choice(n - 1, 60, replace=False)) for _ in range(F)])
+        at[1, 50:] = -1
+        cost, family, position = cuts.best_cuts(order, at, data, sides, form)
+        every = np.full(at.shape, np.inf)
+        for f, c in zip(*np.nonzero(at >= 0), strict=True):
+            low, high = order[f, : at[f, c] + 1], order[f, at[f, c] + 1 :]
+            every[f, c] = linear_cost(data, low, sides[0].of, form) + linear_cost(data, high, sides[1].of, form)
+        assert cost == pytest.approx(every.min(), rel=1e-7)
+        assert every[family, at[family].tolist().index(position)] == pytest.approx(cost, rel=1e-7)
 
 
 PROBLEMS = [

@@ -9,8 +9,6 @@ from collections import namedtuple
 
 import numpy as np
 
-from opttree.kernels.algebra.gram import FASTMATH, add_weighted_gram, mirror_lower, padded
-from opttree.kernels.algebra.quadratic import solve_linear_leaf
 from opttree.kernels.exact.statistics import Leaf, cost as cost_of_sums
 from opttree.kernels.leaves.fit import fit_linear
 from opttree.kernels.losses.codes import ABSOLUTE, LOG, SQUARED, SUMS
@@ -343,77 +341,6 @@ def best_cuts(sets, families, data, y_order, form):
     return found
 
 
-@inner(fastmath=FASTMATH)
-def solve_leaf(G, c, yy, l1, l2, v):
-    """Least ``yy - 2 c.v + v'Gv + elastic net``, per output, from the normal equations of (x, 1); ``v (K, p + 1)``."""
-    q = G.shape[0]
-    cost = 0.0
-    for k in range(v.shape[0]):
-        solve_linear_leaf(G, c[k], l1, l2, v[k])
-        cost += yy[k]
-        for i in range(q):
-            s = -2.0 * c[k, i]
-            for j in range(q):
-                s += G[i, j] * v[k, j]
-            cost += s * v[k, i]
-        for j in range(q - 1):
-            cost += l1 * abs(v[k, j]) + l2 * v[k, j] ** 2
-    return cost
-
-
-@kernel(fastmath=FASTMATH)
-def linear_prefix_costs(rows, data, slots, form, wanted, out):
-    """`prefix_costs` for linear leaves under squared loss, where ``wanted[e]``: the Gram matrix of the rows since the
-    last such e is added to the normal equations.
-    """
-    X, Y, w = data
-    slot_of, n_slots = slots
-    l1, l2, min_rows = form.l1, form.l2, form.min_rows
-    p, K = X.shape[1], Y.shape[1]
-    q = padded(p)
-    G = np.zeros((n_slots, q, q))
-    c = np.zeros((n_slots, K, p + 1))
-    yy = np.zeros((n_slots, K))
-    v = np.zeros((n_slots, K, p + 1))
-    count = np.zeros(n_slots, np.int64)
-    cost = np.zeros(n_slots)
-    own = np.empty(rows.size, np.int32)
-    weight = np.empty(rows.size)
-    start = 0
-    for e in range(rows.size):
-        if not wanted[e]:
-            continue
-        total = 0.0
-        for t in range(n_slots):
-            m = 0
-            for r in range(start, e + 1):
-                if slot_of[rows[r]] == t:
-                    own[m] = rows[r]
-                    weight[m] = w[rows[r]]
-                    m += 1
-            if m > 0:
-                add_weighted_gram(X, own[:m], weight[:m], G[t])
-                for r in range(m):
-                    i = own[r]
-                    for k in range(K):
-                        h = weight[r] * Y[i, k]
-                        for d in range(p):
-                            c[t, k, d] += h * X[i, d]
-                        c[t, k, p] += h
-                        yy[t, k] += h * Y[i, k]
-                count[t] += m
-                if count[t] >= min_rows:
-                    mirror_lower(G[t])
-                    cost[t] = max(solve_leaf(G[t, : p + 1, : p + 1], c[t], yy[t], l1, l2, v[t]), 0.0)
-                else:
-                    cost[t] = 0.0
-                    for k in range(K):
-                        cost[t] += max(yy[t, k] - c[t, k, p] ** 2 / G[t, p, p], 0.0)
-            total += cost[t]
-        out[e] = total
-        start = e + 1
-
-
 @inner()
 def feasible_prefixes(rows, slots, min_leaf, out):
     """``out[e]``: whether every nonempty leaf of ``rows[:e + 1]`` has ``min_leaf`` rows."""
@@ -441,15 +368,8 @@ def splits_range(first, last, families, wanted, data, sides, form, y_order, foun
         back = rows[::-1].copy()
         low = np.empty(m)
         high = np.empty(m)
-        if form.linear:
-            reverse = np.zeros(m, np.bool_)
-            for e in range(m - 1):
-                reverse[m - 2 - e] = wanted[f, e]
-            linear_prefix_costs(rows, data, left, form, wanted[f], low)
-            linear_prefix_costs(back, data, right, form, reverse, high)
-        else:
-            prefix_costs(rows, data, left, form, y_order, low)
-            prefix_costs(back, data, right, form, y_order, high)
+        prefix_costs(rows, data, left, form, y_order, low)
+        prefix_costs(back, data, right, form, y_order, high)
         low_ok = np.empty(m, np.bool_)
         high_ok = np.empty(m, np.bool_)
         feasible_prefixes(rows, left, form.min_leaf, low_ok)
@@ -461,7 +381,7 @@ def splits_range(first, last, families, wanted, data, sides, form, y_order, foun
 
 
 def best_splits(families, wanted, data, sides, form, y_order):
-    """Best split of each family above given subtrees, of which all leaves are refitted.
+    """Best split of each family above given subtrees, of which all leaves, constant ones, are refitted.
 
     Parameters
     ----------
@@ -476,23 +396,17 @@ def best_splits(families, wanted, data, sides, form, y_order):
     """
     F, m = families.shape
     found = np.full(F, np.inf), np.full(F, -1)
-    work = m * (20 + (data.X.shape[1] ** 3 if form.linear else 0))
-    share(splits_range, F, work, families, wanted, data, sides, form, y_order, found)
+    share(splits_range, F, 20 * m, families, wanted, data, sides, form, y_order, found)
     return found
 
 
 @kernel()
 def leaves_cost(rows, data, slots, form, y_order):
-    """Cost of the leaves ``slots`` that hold ``rows``, refitted; infinite if one is too small."""
+    """Cost of the constant leaves ``slots`` that hold ``rows``, refitted; infinite if one is too small."""
     out = np.empty(rows.size)
     ok = np.empty(rows.size, np.bool_)
     feasible_prefixes(rows, slots, form.min_leaf, ok)
     if not ok[-1]:
         return np.inf
-    if form.linear:
-        wanted = np.zeros(rows.size, np.bool_)
-        wanted[-1] = True
-        linear_prefix_costs(rows, data, slots, form, wanted, out)
-    else:
-        prefix_costs(rows, data, slots, form, y_order, out)
+    prefix_costs(rows, data, slots, form, y_order, out)
     return out[-1]
