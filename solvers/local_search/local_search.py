@@ -38,7 +38,7 @@ MOST_EQUATIONS = 2000  # features of a linear leaf: with more, one leaf takes ov
 SCAN_WORK, FEWEST = 3e7, 32  # multiplications of the least squares of a scan; least number of thresholds per feature
 LEAST_GAIN = 1e-9  # least decrease that counts as descent, relative to the one-leaf tree's cost
 OF_FEATURES = (MaxFeatures, FeatureCost, ForbidSplit, PathCost)  # constraints for which thresholds matter little
-TOGETHER, SORTED = 2**22, 2**25  # numbers that are sorted together; largest X of which all columns' orders are kept
+TOGETHER = 2**22  # numbers that are sorted together; the orders of columns of fewer are kept
 EDGE = 0.05  # distance of a hyperplane's pivot outside the data, in ranges of the feature
 
 
@@ -329,9 +329,9 @@ class Costs:
         p = problem.n_features
         self.n_thresholds = max(FEWEST, int(SCAN_WORK / (4.0 * p * (p + 1.0) ** 3))) if self.linear else "all"
         self.subtrees: dict[tuple[bytes, int, int], SearchTree] = {}
-        self.settled: set[tuple[bytes, int, tuple[object, ...]]] = set()
+        self.settled: set[tuple[object, ...]] = set()
         self.sorted: NDArray[np.int32] | None = None
-        if problem.X.size <= SORTED:
+        if problem.X.size <= TOGETHER:
             self.sorted = np.argsort(problem.X, axis=0, kind="stable").T.astype(np.int32)
         rows = np.arange(problem.n_samples, dtype=np.int32)
         self.slack = LEAST_GAIN * self.of(rows, np.zeros(rows.size, np.int64), 1)
@@ -358,14 +358,16 @@ class Costs:
         return self._state(grown, place, rows) in self.settled
 
     def settle(self, grown: SearchTree, place: int, rows: Rows) -> None:
-        """Remember that the subtree at a place has no better alternative, whatever the rest of the tree."""
+        """Remember that the subtree at a place has no better alternative for ``rows``."""
         if not self.problem.constraints:
             self.settled.add(self._state(grown, place, rows))
 
     @staticmethod
-    def _state(grown: SearchTree, place: int, rows: Rows) -> tuple[bytes, int, tuple[object, ...]]:
+    def _state(grown: SearchTree, place: int, rows: Rows) -> tuple[object, ...]:
+        """What the alternatives at a place depend on, but for constraints."""
         digest = blake2b(rows.tobytes(), digest_size=16).digest()
-        return digest, grown.n_splits() - grown.n_splits(place), grown.subtree(place)
+        elsewhere = grown.n_splits() - grown.n_splits(place)
+        return digest, grown.depth_left(place), elsewhere, grown.subtree(place)
 
     def work(self, rows: Rows, levels: int) -> float:
         """Terms of the costs of an optimal subtree of so many levels, about."""

@@ -10,6 +10,7 @@ from opttree.kernels.exact import cuts, partition
 from opttree.kernels.records import Rows
 from solvers import MIP, TAO, CartInit, Chain, LocalSearch, RandomInit, Termination, solve
 from solvers.local_search.local_search import Costs
+from solvers.local_search.search_tree import SearchTree
 from tests.conftest import classification_problem, ends_in_time, regression_problem
 from tests.exact import instances, leaf_loss
 
@@ -124,6 +125,20 @@ def test_searches_never_rise_and_never_worsen_a_start(problem):
         again = solve(problem, LocalSearch(n_starts=1), start=tree, random_state=0)
         assert again.objective <= most
         assert problem.violation(again.tree) is None
+
+
+def test_what_is_settled_is_settled_there_alone():
+    problem = regression_problem(40, p=2, splits="axis", depth=3)
+    costs, rows = Costs(problem), np.arange(40, dtype=np.int32)
+    a = np.array([1.0, 0.0])
+    grown = SearchTree(problem, {0: (a, 0.0), 1: (a, 0.5)})
+    costs.settle(grown, 1, rows)
+    assert costs.is_settled(grown, 1, rows)
+    assert costs.is_settled(SearchTree(problem, {0: (-a, 0.0), 2: (a, 0.5)}), 2, rows)
+    assert not costs.is_settled(grown, 1, rows[1:])
+    assert not costs.is_settled(SearchTree(problem, {0: (a, 0.5)}), 0, rows)  # one level more below
+    assert not costs.is_settled(SearchTree(problem, {0: (a, 0.0), 1: (a, 0.4)}), 1, rows)
+    assert not costs.is_settled(SearchTree(problem, {0: (a, 0.0), 1: (a, 0.5), 2: (a, 0.5)}), 1, rows)
 
 
 def test_an_exact_start_with_small_linear_leaves_is_kept():
