@@ -30,6 +30,7 @@ from opttree.wide.sparse import scaled, units
 
 Floats = NDArray[np.float64]
 MANY = 8  # outputs
+FAR = 1e4  # means, squared, in variances, from which on features are centred before their products are formed
 LARGEST_GRAM = 1500  # features, under an l1 penalty: with more, each output has a working set of its own
 GRADIENT_TOLERANCE, NEWTON_ROUNDS = 1e-4, 50  # of scikit-learn's softmax scores on sparse tables
 SPAN_ROWS = 500
@@ -52,11 +53,17 @@ def fit_linear(
     if not (is_sparse(X) or takes(X.shape[1], Y.shape[1])):
         narrow.fit_linear(X, rows, h, Y, l1, l2, value, coef)
         return
-    part = part_of(X, rows)
+    part, mean = part_of(X, rows), None
     with calm_threads():
         if not h.sum() > 0.0:
             value[:], coef[:] = 0.0, 0.0
-        elif is_sparse(X) and part.p > LARGEST_GRAM and l1 == 0.0:
+            return
+        if not is_sparse(X) and (mean := _far(part, h)) is not None:
+            own = X[rows] - mean
+            own[:, np.abs(own).max(axis=0) <= narrow.CONSTANT * np.abs(mean)] = 0.0
+            part = Part(own, np.arange(len(own), dtype=np.int32))
+            value += coef @ mean
+        if is_sparse(X) and part.p > LARGEST_GRAM and l1 == 0.0:
             for k in range(Y.shape[1]):
                 v = _ridge_by_gradients(part, h, Y[:, k], l2)
                 coef[k], value[k] = v[:-1], v[-1]
@@ -70,6 +77,15 @@ def fit_linear(
             for k in range(Y.shape[1]):
                 v = _lasso_by_sets(part, h, Y[:, k], l1, l2, np.append(coef[k], value[k]))
                 coef[k], value[k] = v[:-1], v[-1]
+    if mean is not None:
+        value -= coef @ mean
+
+
+def _far(part: Part, h: Floats) -> Floats | None:
+    """The means of features, where one of them is far from zero for its spread."""
+    mass = h.sum()
+    mean, square = part.sums(h)[:-1] / mass, part.squares(h)[:-1] / mass
+    return mean if np.any(np.square(mean) > FAR * (square - np.square(mean))) else None
 
 
 def _lasso(part: Part, h: Floats, Y: Floats, l1: float, l2: float, value: Floats, coef: Floats) -> None:
@@ -83,15 +99,17 @@ def _lasso(part: Part, h: Floats, Y: Floats, l1: float, l2: float, value: Floats
 
 def ridge_by_sums(G: Floats, C: Floats, l2: float) -> tuple[Floats, Floats]:
     """Weights (K, p) and constants (K,) from the Gram matrix and the moments (K, p + 1): of several solutions that of
-    least norm, in units of the features' root mean square, see `opttree.kernels.algebra.quadratic.least_norm`.
+    least norm, in units of the features' standard deviations, see `opttree.kernels.algebra.quadratic.least_norm`.
     """
     from scipy.linalg import LinAlgError, cho_solve, cholesky, eigh  # imported late: a tree that predicts needs none
 
     mass = G[-1, -1]
-    unit = np.sqrt((np.diag(G)[:-1] + l2) / mass)
-    used = np.flatnonzero(unit > 0.0)
+    mean, squares = G[-1, :-1] / mass, np.diag(G)[:-1]
+    spread = squares - mass * np.square(mean)
+    used = np.flatnonzero(spread > RANK * squares)
+    unit = np.zeros(len(mean))
+    unit[used] = np.sqrt((spread[used] + l2) / mass)
     scale = unit[used] * mass
-    mean = G[-1, :-1] / mass
     r = (C[:, used] - C[:, -1:] * mean[used]) / scale
     M = G[np.ix_(used, used)] - mass * np.outer(mean[used], mean[used])
     M[np.diag_indices_from(M)] += l2
@@ -119,9 +137,10 @@ def _ridge_by_rows(part: Part, h: Floats, Y: Floats, l2: float) -> tuple[Floats,
     mean = h @ A / mass
     A -= mean
     A *= np.sqrt(h)[:, None]
+    A[:, np.abs(A).max(axis=0) <= narrow.CONSTANT * np.sqrt(h.max()) * np.abs(mean)] = 0.0
     unit = np.ones(part.p)
     if l2 == 0.0:
-        unit = np.sqrt(np.square(A).sum(axis=0) / mass + np.square(mean))
+        unit = np.sqrt(np.square(A).sum(axis=0) / mass)
         A /= np.where(unit > 0.0, unit, np.inf)  # what is so small that its square is 0 counts as 0
     center = h @ Y / mass
     S = A @ A.T

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opttree.kernels.algebra.quadratic import RANK
+from opttree.kernels.leaves.fit import CONSTANT
 from opttree.kernels.records import Net, Rows
 from opttree.kernels.smooth import subtree as narrow
 from opttree.runtime.calm import calm_threads
@@ -72,16 +73,18 @@ def _squares(part: Part, y: Floats, W: Floats, l2: float, values: Floats, coefs:
 
 class Products:
     """No more rows than features: the products of any two of them, which serve the regressions of all leaves. Without a
-    ridge, weights are the least in units of the features' root mean square.
+    ridge, weights are the least in units of the features' standard deviations.
     """
 
     def __init__(self, part: Part, l2: float) -> None:
         self.l2 = l2
         A = part.columns(np.arange(part.p), np.ones(part.size), 0, part.size, np.float64)[:, :-1]
+        self.center = A.mean(axis=0)
+        A = A - self.center
+        A[:, np.abs(A).max(axis=0) <= CONSTANT * np.abs(self.center)] = 0.0
         unit = np.ones(part.p) if l2 > 0.0 else np.sqrt(np.square(A).mean(axis=0))
         self.unit = np.where(unit > 0.0, unit, 1.0)
-        self.center = A.mean(axis=0)
-        self.A = (A - self.center) / self.unit
+        self.A = A / self.unit
         self.between = self.A @ self.A.T
 
     def ridge(self, h: Floats, Y: Floats) -> tuple[Floats, Floats] | None:

@@ -311,7 +311,8 @@ class Costs:
         if not problem.is_classification:
             self.Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
         self.linear = problem.leaves == "linear"
-        self.rows = records.Rows(problem.X, self.Y, problem.w)
+        X = problem.X - problem.X.mean(axis=0) if self.linear else problem.X  # for the digits of the normal equations
+        self.rows = records.Rows(X, self.Y, problem.w)
         code, leaf = problem.loss_code, partition.Form._field_defaults["leaf"]
         if code == codes.TABLE:
             code, (sums, leaf) = codes.SUMS, sums_of_rows(problem)

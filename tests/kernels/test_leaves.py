@@ -230,3 +230,15 @@ def test_linear_leaves_of_classes_get_no_worse():
         tree = problem.fit_leaves(tree, min_rows=1)
         losses.append(problem.objective(tree))
     assert max(losses) < 0.036
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute"])
+@pytest.mark.parametrize(("unit", "zero"), [(1.0, 0.0), (1.0, 1e6), (1.0, -1e9), (1e-9, 1.0)])
+def test_linear_leaves_do_not_depend_on_where_features_have_their_zero(loss, unit, zero):
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.normal(size=(300, 3)), np.full(300, 0.1)]
+    y = 2.0 * X[:, 1] - X[:, 2] + 0.1 * rng.normal(size=300)
+    weight = rng.uniform(0.1, 1.0, size=300)
+    as_it_is = objective_of_one_leaf(X, y, loss, weight)
+    assert as_it_is < 0.1
+    assert objective_of_one_leaf(zero + unit * X, y, loss, weight) == pytest.approx(as_it_is, rel=1e-5)

@@ -139,9 +139,10 @@ def least_norm(G, c, l2, v):
     """The least-norm solution of a least-squares problem with an unpenalised constant and ridge ``l2``, see
     `solve_linear_leaf`.
 
-    The constant is eliminated, features are scaled to root mean square one, and their Gram matrix is factorised as LL'
-    with pivoting, largest pivot first, until the rest is rounding error: L is (p, rank). With full rank the solution is
-    unique; else it is the one of least norm, in those units, L (L'L)^-2 L'c.
+    The constant is eliminated, features are scaled to standard deviation one, and their Gram matrix is factorised as
+    LL' with pivoting, largest pivot first, until the rest is rounding error: L is (p, rank). With full rank the
+    solution is unique; else it is the one of least norm, in those units, L (L'L)^-2 L'c. Features whose variance is
+    rounding error beside their mean square are constant.
     """
     p = v.size - 1
     mass = G[p, p]
@@ -152,16 +153,16 @@ def least_norm(G, c, l2, v):
     M = np.empty((p, p))
     r = np.empty(p)
     for j in range(p):
-        unit[j] = np.sqrt((G[j, j] + l2) / mass)
+        squares = G[j, j] - G[j, p] * (G[j, p] / mass)
+        unit[j] = np.sqrt((squares + l2) / mass) if squares > RANK * G[j, j] else 0.0
     for j in range(p):
         scale = unit[j] * mass if unit[j] > 0.0 else 1.0
-        r[j] = (c[j] - G[j, p] * (c[p] / mass)) / scale
+        r[j] = (c[j] - G[j, p] * (c[p] / mass)) / scale if unit[j] > 0.0 else 0.0
         for k in range(j + 1):
-            both = scale * unit[k] if unit[k] > 0.0 else 1.0
-            s = G[j, k] - G[j, p] * (G[k, p] / mass)
-            if j == k:
-                s += l2
-            M[j, k] = s / both
+            M[j, k] = 0.0
+            if unit[j] > 0.0 and unit[k] > 0.0:
+                s = G[j, k] - G[j, p] * (G[k, p] / mass)
+                M[j, k] = (s + l2 if j == k else s) / (scale * unit[k])
             M[k, j] = M[j, k]
     order = np.arange(p)
     L = np.zeros((p, p))

@@ -54,12 +54,44 @@ def moment(X, rows, h, y, c):
         c[p] += s
 
 
+@inner()
+def about_means(X, rows, h):
+    """The features of some rows (m, p) about their means, and the means (p,).
+
+    Features that are constant but for rounding are zero. Normal equations of others, such as times of a day in a leaf
+    of a table of years, would have few digits.
+    """
+    m, p = rows.size, X.shape[1]
+    own, mean = np.empty((m, p)), np.zeros(p)
+    if m == 0:
+        return own, mean
+    weight = np.sum(h)
+    first = X[rows[0]]
+    for i in range(m):
+        x, share = X[rows[i]], h[i] / weight
+        for j in range(p):
+            own[i, j] = x[j] - first[j]
+            mean[j] += share * own[i, j]
+    largest = np.zeros(p)
+    for i in range(m):
+        for j in range(p):
+            own[i, j] -= mean[j]
+            largest[j] = max(largest[j], abs(own[i, j]))
+    for j in range(p):
+        mean[j] += first[j]
+        if largest[j] <= max(CONSTANT * abs(mean[j]), LEAST_SIZE):
+            own[:, j] = 0.0
+    return own, mean
+
+
 @kernel()
 def fit_linear(X, rows, h, Y, l1, l2, value, coef):
     """Elastic-net leaf: ``sum h (y - x.coef - value)^2 + l1 |coef|_1 + l2 |coef|_2^2``, for each output separately; of
     several solutions, the one of least norm (`quadratic.least_norm`).
     """
     p = X.shape[1]
+    X, mean = about_means(X, rows, h)
+    rows = np.arange(rows.size).astype(rows.dtype)
     q = padded(p)
     G = np.zeros((q, q))
     add_weighted_gram(X, rows, h, G)
@@ -68,11 +100,11 @@ def fit_linear(X, rows, h, Y, l1, l2, value, coef):
     v = np.empty(p + 1)
     for k in range(Y.shape[1]):
         v[:p] = coef[k]
-        v[p] = value[k]
+        v[p] = value[k] + np.sum(coef[k] * mean)
         moment(X, rows, h, Y[:, k], c)
         solve_linear_leaf(G[: p + 1, : p + 1], c, l1, l2, v)
         coef[k] = v[:p]
-        value[k] = v[p]
+        value[k] = v[p] - np.sum(coef[k] * mean)
 
 
 @inner()
@@ -81,6 +113,10 @@ def fit_linear_absolute(X, rows, h, Y, l1, l2, value, coef):
     with a ridge, the exact minimiser (`descend_absolute`; the l1 norm counts as p rows).
     """
     m, p = rows.size, X.shape[1]
+    X, mean = about_means(X, rows, h)
+    rows = np.arange(m).astype(rows.dtype)
+    for k in range(Y.shape[1]):
+        value[k] += np.sum(coef[k] * mean)
     more = p if l1 > 0.0 else 0
     Z, target, weight = np.zeros((m + more, p + 1)), np.zeros(m + more), np.full(m + more, l1)
     for i in range(m):
@@ -121,6 +157,7 @@ def fit_linear_absolute(X, rows, h, Y, l1, l2, value, coef):
             v[:p], v[p], target[:m] = coef[k], value[k], y[:, 0]
             descend_absolute(Z, target, weight, v)
             coef[k], value[k] = v[:p], v[p]
+        value[k] -= np.sum(coef[k] * mean)
 
 
 @inner()
@@ -134,24 +171,18 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
     n_classes = value.size
     p = X.shape[1]
     m = rows.size
-    own, mean, size = np.empty((m, p)), np.zeros(p), np.ones(p)
-    weight = np.sum(h)
+    X, mean = about_means(X, rows, h)
+    rows = np.arange(m).astype(rows.dtype)
+    size = np.ones(p)
     for j in range(p):
-        for i in range(m):
-            mean[j] += h[i] / weight * X[rows[i], j]
-        largest = 0.0
-        for i in range(m):
-            own[i, j] = X[rows[i], j] - mean[j]
-            largest = max(largest, abs(own[i, j]))
-        is_constant = largest <= max(CONSTANT * abs(mean[j]), LEAST_SIZE)
-        if l1 == 0.0 and l2 == 0.0 and not is_constant:
+        largest = np.abs(X[:, j]).max()
+        if l1 == 0.0 and l2 == 0.0 and largest > 0.0:
             size[j] = largest
         for i in range(m):
-            own[i, j] = 0.0 if is_constant else own[i, j] / size[j]
+            X[i, j] /= size[j]
         for k in range(n_classes):
             value[k] += coef[k, j] * mean[j]
             coef[k, j] *= size[j]
-    X, rows = own, np.arange(m).astype(rows.dtype)
     score = np.empty((m, n_classes))
     for i in range(m):
         for k in range(n_classes):

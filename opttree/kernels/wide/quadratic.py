@@ -1,7 +1,8 @@
 """Quadratic programs of many coordinates with an l1 term, as in `opttree.kernels.algebra.quadratic`: coordinate
 descent with the slopes kept up to date, on the support between rounds over all coordinates.
 
-An exact step on the face of the current signs costs the cube of the support: there are some only where sweeps are slow.
+An exact step on the face of the current signs costs the cube of the support: there are some where sweeps are slow, and
+at the end.
 """
 
 import numpy as np
@@ -92,13 +93,14 @@ def minimise_range(first, last, H, C, l1, n_penalised, V):
         c, v = C[k], V[k]
         _slopes(H, c, v, slope)
         tol = -1.0
+        on_face = False
         for number in range(ROUNDS):
             change = _sweep(H, l1, n_penalised, v, slope, every, q)
             if tol < 0.0:
                 tol = RELATIVE_TOLERANCE * change
                 for j in range(q):
                     tol = max(tol, ROUNDING * H[j, j] * v[j] * v[j])
-            if change <= tol:
+            if change <= tol and on_face:
                 break
             size = 0
             for j in range(q):
@@ -106,10 +108,11 @@ def minimise_range(first, last, H, C, l1, n_penalised, V):
                     support[size] = j
                     size += 1
             for _ in range(SWEEPS):
-                change = _sweep(H, l1, n_penalised, v, slope, support, size)
                 if change <= tol:
                     break
-            if change > tol and number % FACES == FACES - 1:
+                change = _sweep(H, l1, n_penalised, v, slope, support, size)
+            on_face = change <= tol  # where sweeps hardly move, the minimiser may still be far
+            if on_face or number % FACES == FACES - 1:
                 _to_face(H, c, l1, n_penalised, v, support, size)
                 _slopes(H, c, v, slope)
 
