@@ -232,6 +232,17 @@ def test_linear_leaves_of_classes_get_no_worse():
     assert max(losses) < 0.036
 
 
+@pytest.mark.parametrize("zero", [0.0, 0.1, 1e6])
+def test_features_that_are_constant_in_a_leaf_have_no_weight(zero):
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.normal(size=(50, 2)), np.full(50, zero)]
+    problem = TreeProblem(X, X[:, 0], depth=0, leaves="linear", penalties=L1(leaves=1e-3))
+    start = replace(problem.fit_leaves(problem.one_leaf("constant"), min_rows=1), coefs=np.full((1, 1, 3), 2.0))
+    fitted = problem.fit_leaves(start, min_rows=1)
+    assert fitted.coefs[0, 0, 2] == 0.0
+    assert problem.objective(fitted) < 1e-2
+
+
 @pytest.mark.parametrize("loss", ["squared", "absolute"])
 @pytest.mark.parametrize(("unit", "zero"), [(1.0, 0.0), (1.0, 1e6), (1.0, -1e9), (1e-9, 1.0)])
 def test_linear_leaves_do_not_depend_on_where_features_have_their_zero(loss, unit, zero):

@@ -21,6 +21,7 @@ Sums = namedtuple("Sums", "G c yy count")
 # of families of cuts (F, C): cost, and what the left and the right side cost at least if they grow
 Found = namedtuple("Found", "cost left right")
 EVERY = 5  # cuts, of which the first is tried first
+NOISE = 1e-13  # of a feature's sum of squares that is left of its total
 WIDTH = 8  # columns of a block that are multiplied together
 
 
@@ -137,6 +138,12 @@ def cost_of_side(total, sums, sign, form, V):
             for j in range(q):
                 c[k, j] = total.c[s, k, j] + sign * sums.c[s, k, j]
             yy[k] = total.yy[s, k] + sign * sums.yy[s, k]
+        for j in range(q - 1):
+            if G[j, j] <= NOISE * total.G[s, j, j]:  # constant, but for rounding
+                G[j] = 0.0
+                G[:, j] = 0.0
+                c[:, j] = 0.0
+                V[s, :, j] = 0.0
         if count >= form.min_rows:
             own = solve_leaf(G, c, yy, form, V[s])
             least += own

@@ -62,10 +62,10 @@ def about_means(X, rows, h):
     of a table of years, would have few digits.
     """
     m, p = rows.size, X.shape[1]
-    own, mean = np.empty((m, p)), np.zeros(p)
-    if m == 0:
-        return own, mean
+    own, mean = np.zeros((m, p)), np.zeros(p)
     weight = np.sum(h)
+    if not weight > 0.0:
+        return own, mean
     first = X[rows[0]]
     for i in range(m):
         x, share = X[rows[i]], h[i] / weight
@@ -99,7 +99,8 @@ def fit_linear(X, rows, h, Y, l1, l2, value, coef):
     c = np.empty(p + 1)
     v = np.empty(p + 1)
     for k in range(Y.shape[1]):
-        v[:p] = coef[k]
+        for j in range(p):
+            v[j] = coef[k, j] if G[j, j] > 0.0 else 0.0
         v[p] = value[k] + np.sum(coef[k] * mean)
         moment(X, rows, h, Y[:, k], c)
         solve_linear_leaf(G[: p + 1, : p + 1], c, l1, l2, v)
