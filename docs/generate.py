@@ -81,7 +81,7 @@ PRINTED = (  # report, what it is, published method, depth, data set or mean, an
     ("get_table8_shallow", "the same at depth 4", "GET", 4, "mean", "CART"),
     ("get_table7_shallow", "GET, Table 7: test R2 of GET, 16 sets", "GET", None, "mean", "RF"),
     ("get_table7_shallow", "the same of GET-Linear", "GET-Linear", None, "mean", "RF"),
-    ("srt_table2_evening", "SRT, Table 2: test R2 of SRT-l2 at depth 3, 15 sets", "SRT-l2", 3, "mean", ""),
+    ("srt_table2_full", "SRT, Table 2: test R2 of SRT-l2 at depth 3, 15 sets", "SRT-l2", 3, "mean", ""),
     (
         "gradtree_table1_evening",
         "GradTree, Table 1: macro F1, 22 sets of two classes",

@@ -233,13 +233,13 @@ def test_pages_of_methods_quote_their_reports():
     told = "has a mean R2 of {} after three and five iterations of the sum, {} after ten, {} after twenty, and {} where"
     assert told.format(three, *others) in text
     for protocol, depth in (("srt_tableC4", 2), ("srt_table2", 3)):
-        own = numbers(f"{protocol}_evening").query(
+        own = numbers(f"{protocol}_full").query(
             "metric == 'test_r2' and dataset not in ('mean', 'airfoil', 'computer_hardware')"
         )
         for method in ("SRT", "SRT-l2"):
             printed = own[own["published"] == method].drop_duplicates("dataset")["paper"].mean()
             means = own.groupby("method")["ours"].mean()
-            runs = pd.read_csv(RESULTS / f"{protocol}_evening" / "runs.csv").query("method == 'SRT, to the letter'")
+            runs = pd.read_csv(RESULTS / f"{protocol}_full" / "runs.csv").query("method == 'SRT, to the letter'")
             runs = runs[runs["dataset"].isin(own["dataset"]) & (runs["test_r2"] > -100.0)]
             means["SRT, to the letter"] = runs.groupby("dataset")["test_r2"].mean().mean()
             cells = [printed, *(means[name] for name in (method, f"{method}, to the letter", f"{method}, default"))]
