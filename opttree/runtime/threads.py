@@ -115,7 +115,7 @@ def share_in_time(kernel: Callable[..., None], n: int, cost: float, times: int, 
     """`share`, where an item reads its numbers so many ``times``: some items at a time if that takes long, so that
     those whose turn comes well after the run's time limit are left undone.
     """
-    count = min(max(int(LONG / max(cost * times, 1.0)), 1), n)
+    count = min(max(int(LONG / max(cost * times, 1.0)), available()), n)
     for start in range(0, n, count):
         if (start or count * cost * times >= LONG) and is_late():
             return
