@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opttree.runtime import threads
-from opttree.runtime.threads import available, each, limited, share
+from opttree.runtime.threads import available, each, limited, share, share_in_time
 from solvers import ClusterInit, solve
 from tests.conftest import regression_problem
 
@@ -42,6 +42,18 @@ def test_an_error_in_a_range_is_raised():
         share(fail, 100, 1.0)
     with limited(3), pytest.raises(ZeroDivisionError):
         each(lambda item: 1 / item, [1, 1, 0, 1])
+
+
+def test_large_items_go_to_several_threads():
+    met = threading.Barrier(2, timeout=60)
+
+    def one(first, last):
+        for _ in range(first, last):
+            met.wait()  # until another item is at work
+
+    with limited(2):
+        share_in_time(one, 4, 1e9, 1)
+    assert not met.broken
 
 
 def test_items_share_the_threads_and_do_not_start_more():
