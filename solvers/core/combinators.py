@@ -81,9 +81,9 @@ class MultiStart(Solver):
 
     def _spread_out(self, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
         """Run in parallel; the run that finishes last says why all ended."""
-        tasks = [(start_for(self.solver, start) if run == 0 else None, rng.spawn(1)[0]) for run in range(self.n)]
+        tasks = ((start_for(self.solver, start) if run == 0 else None, rng.spawn(1)[0]) for run in range(self.n))
         termination: Termination | Verdict | None = None
-        results = spread(_run, (problem, self.solver), tasks, self.n_jobs)
+        results = spread(_run, (problem, self.solver), tasks, self.n_jobs, self.n)
         with closing(results):
             for run, result in results:
                 termination = result.termination

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import CancelledError
 from contextvars import copy_context
 from typing import Any
@@ -15,15 +15,21 @@ ATTEMPTS = 3  # at tasks that a cluster lost
 
 
 def spread(
-    function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any], n_jobs: int | None
+    function: Callable[[Any, Any], Any], shared: Any, tasks: Iterable[Any], n_jobs: int | None, n: int | None = None
 ) -> Generator[tuple[int, Any]]:
-    """``(i, function(shared, tasks[i]))`` for all tasks, in the order of completion.
+    """``(i, function(shared, task))`` for the i-th of all tasks, in the order of completion.
 
     By default in ``n_jobs`` threads of this process (see `opttree.runtime.threads.count`), which share ``shared``; the
     kernels of a task get their part of the threads that the caller may use. Under
     ``joblib.parallel_config(backend="dask")`` the tasks run on the cluster, and each worker gets ``shared`` once;
     tasks lost with a worker are run again.
+
+    With their number ``n`` the tasks may be an iterator, which threads ask for a task when they are about to begin it:
+    of a forest of 100,000 trees there may be time for ten.
     """
+    if n is None:
+        tasks = list(tasks)
+        n = len(tasks)
     client = cluster.client()
     if client is not None:
         yield from _on_cluster(client, function, shared, tasks)
@@ -31,7 +37,7 @@ def spread(
     from joblib import Parallel, delayed
 
     n_threads = count(n_jobs)
-    part = n_threads // min(n_threads, max(len(tasks), 1))
+    part = n_threads // min(n_threads, max(n, 1))
     parallel = Parallel(n_threads, prefer="threads", return_as="generator_unordered")
     # each in a copy of the caller's context, with its limits
     results = parallel(
@@ -58,7 +64,7 @@ def _numbered(function: Callable[[Any, Any], Any], shared: Any, i: int, task: An
 
 
 def _on_cluster(
-    client: Any, function: Callable[[Any, Any], Any], shared: Any, tasks: Sequence[Any]
+    client: Any, function: Callable[[Any, Any], Any], shared: Any, tasks: Iterable[Any]
 ) -> Generator[tuple[int, Any]]:
     """`spread` on a cluster.
 

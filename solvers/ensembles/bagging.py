@@ -83,7 +83,8 @@ class Bagging(Solver):
         grown: dict[int, tuple[Tree, NDArray[np.intp]]] = {}
 
         def growth() -> Steps:
-            for number, pair in spread(_grow, shared, rng.spawn(self.n_trees), self.n_jobs):
+            seeds = (rng.spawn(1)[0] for _ in range(self.n_trees))
+            for number, pair in spread(_grow, shared, seeds, self.n_jobs, self.n_trees):
                 grown[number] = pair
                 yield None
             return None

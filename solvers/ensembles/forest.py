@@ -221,8 +221,7 @@ class TAOForest(GrowthOptions, Solver):
         None
             After each tree.
         """
-        common, *seeds_of_trees = rng.spawn(self.first + self.n_trees + 1)
-        seeds = dict(enumerate(seeds_of_trees[self.first :], self.first))
+        common, *_seeds_of_known = rng.spawn(1 + self.first)
         shrinkages, lassos = self._leaf_models(problem)
 
         def prepared(part: TreeProblem, sample: Any) -> Shared:
@@ -235,7 +234,8 @@ class TAOForest(GrowthOptions, Solver):
             tallies.clear()
         shared = prepared(problem, self.sample)
         tallies[kind] = Tally(shared.of_kind(kind))
-        yield from self._grow(shared, kind, seeds, tallies[kind], asked=asked)
+        numbers = range(self.first, self.first + self.n_trees)
+        yield from self._grow(shared, kind, numbers, rng, tallies[kind], asked=asked)
 
     def quick_trees(self, train: TreeProblem, subsample: float) -> Callable[[Floats, Floats, Rng], Tree]:
         """Function that fits single trees of this kind under squared loss, by the compiled passes.
@@ -313,26 +313,29 @@ class TAOForest(GrowthOptions, Solver):
         until: float = 0.0,
     ) -> Iterator[None]:
         """Grow ``count`` trees of each kind into ``tallies``; see `_grow` for ``until``."""
-        pilots = dict(enumerate(common.spawn(min(count, self.n_trees))))
+        pilots = range(min(count, self.n_trees))
+        seeds = common.spawn(len(pilots))
         tallies.update({kind: Tally(shared.of_kind(kind)) for kind in kinds})
         for kind in kinds:
-            yield from self._grow(shared, kind, pilots, tallies[kind], until)
+            yield from self._grow(shared, kind, pilots, seeds, tallies[kind], until)
 
     def _grow(
         self,
         shared: Shared,
         kind: str,
-        seeds: dict[int, Rng],
+        numbers: range,
+        seeds: Rng | list[Rng],
         tally: Tally,
         until: float = 0.0,
         asked: TreeProblem | None = None,
     ) -> Iterator[None]:
-        """Grow the trees with the numbers ``seeds`` into ``tally``; none more, after the first, that would take until
-        fewer than ``until`` seconds are left, and what it takes to ask the forest for the rows ``asked``. Oblique ones
-        end with a pass, and may begin late.
+        """Grow trees of these numbers, and of the seeds or those that they spawn, into ``tally``; none more, after the
+        first, that would take until fewer than ``until`` seconds are left, and what it takes to ask the forest for the
+        rows ``asked``. Oblique ones end with a pass, and may begin late.
         """
-        numbers, began, to_ask = list(seeds), now(), 0.0
-        trees = spread(grow, shared.of_kind(kind), [(kind, seed) for seed in seeds.values()], self.n_jobs)
+        began, to_ask = now(), 0.0
+        of_trees = seeds if isinstance(seeds, list) else (seeds.spawn(1)[0] for _ in numbers)
+        trees = spread(grow, shared.of_kind(kind), ((kind, seed) for seed in of_trees), self.n_jobs, len(numbers))
         with closing(trees):
             for i, tree in trees:
                 tally.add(numbers[i], tree)

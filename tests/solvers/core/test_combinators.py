@@ -1,11 +1,13 @@
 """Solvers made of solvers: starts side by side, chains."""
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 
 from opttree import Forest, TreeProblem
-from solvers import TAO, CartInit, Chain, MultiStart, RandomInit, TAOForest, solve
-from tests.conftest import regression_problem
+from solvers import TAO, Bagging, CartInit, Chain, MultiStart, RandomInit, StackedForest, TAOForest, Termination, solve
+from tests.conftest import ends_in_time, regression_problem
 
 
 @pytest.fixture
@@ -22,6 +24,18 @@ def test_multi_start_runs_are_nested_and_the_best_wins(problem):
     assert many.trace.rows[-1].phase.startswith("5: ")
     with pytest.raises(ValueError, match="n must be an integer >= 1; got 0"):
         MultiStart(TAO(), 0)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [TAOForest(kind="oblique"), StackedForest(), Bagging(CartInit()), MultiStart(CartInit(), n_jobs=2)],
+    ids=lambda solver: type(solver).__name__,
+)  # fmt: skip
+def test_a_million_runs_take_no_time_before_the_first(solver, problem):
+    solver = replace(solver, **dict.fromkeys({"n_trees", "n"} & {field.name for field in fields(solver)}, 10**6))
+    result = ends_in_time(lambda: solve(problem, solver, time_limit=0.3, random_state=0), 6.0)  # 20 s for seeds alone
+    assert result.termination is Termination.TIME_LIMIT
+    assert len(result.trace) > 1
 
 
 def test_a_chain_starts_each_link_from_the_best_so_far(problem):
