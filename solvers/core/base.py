@@ -153,6 +153,7 @@ class Solver(Checked):
     takes_gates = False  # whether it can start from soft trees; otherwise from their hard versions
     makes_forests = False  # whether its models may be forests, from which no solver starts
     takes_sparse = False  # whether it takes sparse tables as they are
+    wants_zero = False  # whether it gets features that are far from zero about zero, see `solvers.core.origin`
     needs: ClassVar[tuple[str, ...]] = ("code",)  # what it needs of a loss, see `opttree.losses.Loss`
     respects: ClassVar[tuple[type[Constraint], ...]] = ()  # the side constraints that its trees satisfy
 

@@ -15,6 +15,7 @@ from opttree.model.tree import Tree
 from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from solvers.core.base import Solver, Step, Steps, changed_steps, start_for
+from solvers.core.origin import steps_of
 from solvers.core.parallel import spread
 from solvers.core.result import Termination, Verdict
 
@@ -75,7 +76,7 @@ class MultiStart(Solver):
         termination: Termination | Verdict | None = None
         for run in range(self.n):
             first = start_for(self.solver, start) if run == 0 else None
-            inner = self.solver.steps(problem, first, rng.spawn(1)[0])
+            inner = steps_of(self.solver, problem, first, rng.spawn(1)[0])
             termination = yield from changed_steps(inner, partial(_labelled, str(run + 1)))
         return termination
 
@@ -174,7 +175,7 @@ class Chain(Solver):
             yield Step(start, best_objective, phase="start")
         termination: Termination | Verdict | None = None
         for solver in self.solvers:
-            inner = solver.steps(problem, start_for(solver, best), rng.spawn(1)[0])
+            inner = steps_of(solver, problem, start_for(solver, best), rng.spawn(1)[0])
             best, best_objective, termination = yield from follow(
                 problem, inner, type(solver).__name__, best, best_objective
             )

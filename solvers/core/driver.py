@@ -17,6 +17,7 @@ from opttree.statement import TreeProblem
 from solvers.core.base import LastCall, Solver, Step, Steps, start_for
 from solvers.core.incumbent import noise_of
 from solvers.core.log import LOGGER, Bar, Lines, Silent, Verbosity, checked, log_of
+from solvers.core.origin import steps_of
 from solvers.core.result import Result, SolverError, Termination, Trace, TraceRow, Verdict
 
 BOUND_RTOL, BOUND_ATOL = 1e-6, 1e-12  # relative to a bound, to one leaf's objective: a tree so little below equals it
@@ -139,7 +140,7 @@ def _run(
     problem: TreeProblem, solver: Solver, start: Tree | None, rng: np.random.Generator, run: _Recorder, limit: float
 ) -> Result:
     """The solver's steps, to their end or the time limit, and the result."""
-    iterates = solver.steps(problem, start_for(solver, start), rng)
+    iterates = steps_of(solver, problem, start_for(solver, start), rng)
     if not isinstance(iterates, Generator):
         raise ValueError(
             f"{type(solver).__name__}.steps must be a generator, a function that yields Step(tree); "

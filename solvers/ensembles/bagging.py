@@ -16,6 +16,7 @@ from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.copies import bootstrap, copies_of
 from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
+from solvers.core.origin import steps_of
 from solvers.core.parallel import spread
 from solvers.core.result import Termination
 from solvers.initial.cart import CartInit
@@ -117,7 +118,7 @@ def _grow(shared: tuple[TreeProblem, Solver, NDArray[np.intp] | None], rng: Rng)
     if "presorted" in problem.__dict__:
         part.with_order(problem.presorted, counts > 0)
     best: tuple[float, Any] = np.inf, part.one_leaf()
-    for step in solver.steps(part, None, rng):
+    for step in steps_of(solver, part, None, rng):
         if step is not None:
             value = part.objective(step.tree) if step.objective is None else step.objective
             best = min(best, (value, step.tree), key=lambda pair: pair[0])

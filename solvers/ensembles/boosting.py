@@ -67,6 +67,8 @@ class Boosting(Solver):
     True
     """
 
+    wants_zero = True
+
     needs = ("value", "constant")
     makes_forests = True
     takes_sparse = True

@@ -64,6 +64,8 @@ class Distilled(Solver):
     True
     """
 
+    wants_zero = True
+
     teacher: Solver = option(
         factory=TAOForest,
         doc="""A solver that returns a forest or a tree; by default `TAOForest`, whose "cart" trees may be deeper than

@@ -77,6 +77,7 @@ class TAOForest(GrowthOptions, Solver):
 
     makes_forests = True
     takes_sparse = True
+    wants_zero = True
 
     common_start: bool = option(
         False,

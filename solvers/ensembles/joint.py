@@ -59,6 +59,7 @@ class JointForest(Solver):
     """
 
     makes_forests = True
+    wants_zero = True
 
     forest: Solver = option(
         factory=TAOForest,

@@ -92,6 +92,7 @@ class StackedForest(Solver):
     """
 
     makes_forests = True
+    wants_zero = True
 
     n_trees: int = option(30, "Number of trees.", least=1)
     members: tuple[TAOForest, ...] = option(

@@ -26,6 +26,7 @@ from opttree.statement import L1, L2, SplitPrice, TreeProblem
 from opttree.statement.numbers import in_same_order
 from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.combinators import follow
+from solvers.core.origin import steps_of
 from solvers.core.result import Termination, Verdict
 from solvers.local_search import LocalSearch
 
@@ -107,7 +108,7 @@ class ObliqueBranchAndBound(Solver):
             start = problem.fit_leaves(problem.live(start))
             yield Step(start, phase="start")
         elif self.init is not None:
-            inner = self.init.steps(problem, None, rng.spawn(1)[0])
+            inner = steps_of(self.init, problem, None, rng.spawn(1)[0])
             model, _objective, _end = yield from follow(problem, inner, type(self.init).__name__)
             start = None if model is None else as_tree(model)
         if start is not None and problem.objective(start) < problem.objective(best):

@@ -75,6 +75,8 @@ class GET(Solver):
     True
     """
 
+    wants_zero = True
+
     n_starts: int | None = option(
         None, "Random starts; None: 4 up to depth 4, 2 up to depth 9, else 1; none for linear leaves.", least=0
     )

@@ -49,6 +49,8 @@ class SubtreePolish(Solver):
     True
     """
 
+    wants_zero = True
+
     anneal: Anneal = option(
         factory=lambda: Anneal(epochs=150, scales=(5.0, 30.0), optimizer=Adam(0.02)), doc="Options of the anneals."
     )

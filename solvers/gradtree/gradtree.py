@@ -59,6 +59,8 @@ class GradTree(Solver):
     True
     """
 
+    wants_zero = True
+
     learning_rates: tuple[float, float, float] = option(
         (0.01, 0.01, 0.01),
         "Of the logits of features, of thresholds and of leaves (the paper's lr_index, lr_values, lr_leaf).",

@@ -48,6 +48,7 @@ class ClusterInit(Initial):
     """
 
     takes_sparse = True
+    wants_zero = True
 
     n_init: int = option(5, "Repetitions of 2-means per node; the one with the least inertia is used.", least=1)
     n_repeats: int = option(

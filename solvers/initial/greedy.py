@@ -35,6 +35,8 @@ class GreedyInit(Initial):
     True
     """
 
+    wants_zero = True
+
     levels: int = option(1, "Levels grown at a time; 1: node by node.", least=1)
     n_starts: int = option(2, "Random starts per node; the best hard tree is used.", least=1)
     epochs: int = option(200, "Epochs of an anneal.", least=1)

@@ -53,6 +53,7 @@ class HingeInit(Initial):
     """
 
     takes_sparse = True
+    wants_zero = True
 
     n_random: int = option(2, "Random trial splits per node.", least=0)
     n_moves: int = option(6, "Moves of the boundary per trial.", least=1)

@@ -24,6 +24,7 @@ from opttree.statement import TreeProblem
 from opttree.statement.constraints import Constraint
 from solvers.core.base import LastCall, Solver, Step, Steps
 from solvers.core.incumbent import noise_of
+from solvers.core.origin import steps_of
 from solvers.core.result import Termination, Verdict
 from solvers.exact.relaxed import is_relaxable, relaxed_steps
 from solvers.initial import CartInit
@@ -392,7 +393,7 @@ class _Search:
         pauses, problem = 0, self.problem
         if init.refusal(problem) is not None:
             problem = problem.restated(constraints=())
-        with closing(init.steps(problem, start, rng)) as trees:
+        with closing(steps_of(init, problem, start, rng)) as trees:
             for step in self._in_time(trees):
                 pauses += step is None
                 if step is not None and self.take_snapped(as_tree(step.tree, "start")):

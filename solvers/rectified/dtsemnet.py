@@ -60,6 +60,8 @@ class DTSemNet(Solver):
     True
     """
 
+    wants_zero = True
+
     n_starts: int = option(3, "Random starts; a start tree given to `solve` replaces the first.", least=1)
     epochs: int = option(60, "Epochs of a start.", least=1)
     batch_size: int = option(128, "Rows of a batch.", least=1)

@@ -59,6 +59,7 @@ class SDTR(Solver):
     """
 
     takes_gates = True
+    wants_zero = True
     n_trees: int = option(1, "Trees of a layer.", least=1)
     n_layers: int = option(1, "Layers, see `opttree.SoftForestProblem`.", least=1)
     tree_output_dim: int | None = option(None, "Numbers per leaf, see `opttree.SoftForestProblem`.", least=1)

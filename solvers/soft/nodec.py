@@ -81,6 +81,7 @@ class NODEC(Solver):
     """
 
     takes_gates = True
+    wants_zero = True
     alpha: float = option(1.0, "Scale of the gates, the paper's mu.", above=0)
     init: Solver = option(factory=lambda: ClusterInit(n_init=1, n_repeats=3), doc="Initial tree.")
     steepness: float | None = option(

@@ -58,6 +58,7 @@ class ORRT(Solver):
     """
 
     takes_gates = True
+    wants_zero = True
     alpha: float = option(1.0, "Scale of the gates, the paper's mu.", above=0)
     method: Literal["L-BFGS-B", "SLSQP"] = option(
         "L-BFGS-B",

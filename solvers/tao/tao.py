@@ -54,6 +54,8 @@ class TAO(Solver):
     True
     """
 
+    wants_zero = True
+
     needs = ("value", "constant")
     takes_sparse = True
     respects = (MaxSplits,)
