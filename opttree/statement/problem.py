@@ -943,6 +943,9 @@ class TreeProblem:
         if lasso:
             w, l1, l2 = w / np.bincount(leaf, w, len(values))[leaf], lasso * loss.lasso_scale, 0.0
         fewest = 2 * (self.n_features + 1) if min_rows is None else min_rows
+        if coefs.any():  # predictors to start from have the constants at the means of their leaves' rows
+            coefs[(np.diff(start) < fewest) & ~empty] = 0.0
+            new -= wide.at_means(self.X, self.w, group, coefs)
         rows = records.Rows(self.X, self.Y, w)
         wide.fit_leaves(loss.linear_leaves, rows, group, records.Net(l1, l2), fewest, new, coefs)
         bounds = (none, none) if self.is_classification else wide.output_ranges(rows, group, new, coefs)

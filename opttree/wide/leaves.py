@@ -88,11 +88,27 @@ def _far(part: Part, h: Floats) -> Floats | None:
     return mean if np.any(np.square(mean) > FAR * (square - np.square(mean))) else None
 
 
+def _start(h: Floats, y: Floats, answer: Floats, squares: Floats, v: Floats, l1: float, l2: float) -> Floats:
+    """Weights and constant to start from: ``v (p + 1,)``, which ``answer``, with the best constant, unless a constant
+    alone is better. Features without ``squares (p,)`` have the weight 0.
+    """
+    mass = float(h.sum())
+    constant, missed = float(h @ y) / mass, y - answer
+    left = float(h @ missed) / mass
+    new = np.append(np.where(squares > 0.0, v[:-1], 0.0), v[-1] + left)
+    price = l1 * np.abs(new[:-1]).sum() + l2 * (new[:-1] @ new[:-1])
+    if not h @ np.square(missed - left) + price <= h @ np.square(y - constant):
+        new[:-1], new[-1] = 0.0, constant
+    return new
+
+
 def _lasso(part: Part, h: Floats, Y: Floats, l1: float, l2: float, value: Floats, coef: Floats) -> None:
     """All outputs by coordinate descent on one Gram matrix, from ``value`` and ``coef`` and in place."""
-    H = 2.0 * part.gram(h, np.arange(part.p))
+    G, V = part.gram(h, np.arange(part.p)), np.column_stack([coef, value])
+    answers = part.outputs(coef, value)
+    V = np.array([_start(h, Y[:, k], answers[:, k], np.diag(G)[:-1], v, l1, l2) for k, v in enumerate(V)])
+    H = 2.0 * G
     H[np.diag_indices_from(H)] += JITTER * np.diag(H) + np.append(np.full(part.p, 2.0 * l2), 0.0)
-    V = np.column_stack([coef, value])
     minimise(H, -2.0 * part.moments(h, Y), l1, V)
     coef[:], value[:] = V[:, :-1], V[:, -1]
 
@@ -162,6 +178,7 @@ def _lasso_by_sets(part: Part, h: Floats, y: Floats, l1: float, l2: float, v: Fl
     """Weights and constant of one output, by working sets that grow until no feature outside would gain."""
     center = float(h @ y) / float(h.sum())
     enough = LASSO_TOLERANCE * float(h @ np.square(y - center))
+    v = _start(h, y, part.times(v), part.squares(h)[:-1], v, l1, l2)
     for _ in range(LASSO_ROUNDS):
         g = part.sums(-2.0 * h * (y - part.times(v)))
         new, whole = step_on_some(part, 2.0 * h, g, v, l1, l2)
@@ -218,7 +235,7 @@ def fit_softmax(
     size = np.where(constant | (l1 > 0.0 or l2 > 0.0), 1.0, largest)
     own = np.ascontiguousarray(np.where(constant, 0.0, own / size))
     value += coef @ mean
-    coef *= size
+    coef *= np.where(constant, 0.0, size)
     if l1 == 0.0 and l2 > 0.0 and np.unique(label).size > 2:
         _together(own, h, label, l2, value, coef, end)
     else:
@@ -381,6 +398,16 @@ def fit_leaves(kernel: Any, rows: Rows, group: Group, net: Net, min_rows: int, v
 
     with calm_threads():
         each(fit, range(len(values)))
+
+
+def at_means(X: Any, weight: Floats, group: Group, coefs: Floats) -> Floats:
+    """(L, K) what the linear terms of leaves add at the weighted means of their rows; 0 of leaves without rows."""
+    added = np.zeros(coefs.shape[:2])
+    for leaf in np.flatnonzero(coefs.any(axis=(1, 2)) & (np.diff(group.start) > 0)).tolist():
+        rows = group.order[group.start[leaf] : group.start[leaf + 1]]
+        h = weight[rows]
+        added[leaf] = coefs[leaf] @ (part_of(X, rows).sums(h)[:-1] / max(h.sum(), TINY))
+    return added
 
 
 def by_products(X: Any, leaves: Leaves) -> bool:

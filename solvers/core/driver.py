@@ -52,7 +52,8 @@ def solve(
         An instance, such as ``TAO()``.
     start : Tree, Result, estimator or scikit-learn tree, default None
         Tree to start from, or what holds one, see `opttree.model.convert.as_model`; by default the solver's initial
-        tree. An estimator must be fitted to the problem's own X and y, as its tree is on raw data.
+        tree. A run that is cut short returns no worse tree. An estimator must be fitted to the problem's own X and y,
+        as its tree is on raw data.
     time_limit : float or None, default None
         Wall-clock seconds, > 0, without those in which kernels are compiled or loaded, those of the callback, and, up
         to a tenth of the limit, those in which objectives of steps are computed. Checked between the solver's steps,
@@ -159,6 +160,8 @@ def _run(
         if run.best is None:
             raise KeyboardInterrupt
         end = Termination.INTERRUPTED, end[1]
+    if start is not None and end[0] in (Termination.TIME_LIMIT, Termination.INTERRUPTED):
+        run.fall_back(start)
     return run.result(*end)
 
 
@@ -218,6 +221,12 @@ class _Recorder:
         if stops:
             return Termination.INTERRUPTED, " (by the callback)"
         return (Termination.NUMERICAL_ERROR, " (the objective is not a number)") if math.isnan(objective) else None
+
+    def fall_back(self, start: Tree) -> None:
+        """Take the start, if no better tree was found before the run was cut short."""
+        objective = self.problem.objective(start)
+        if objective < self.objective:
+            self.take(Step(start, objective, phase="start"))
 
     def result(self, termination: Termination, detail: str) -> Result:
         """The result, with its numbers checked against the tree; `SolverError` if they disagree."""

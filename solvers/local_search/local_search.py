@@ -160,9 +160,9 @@ class LocalSearch(Solver):
         constant = problem.one_leaf()
         if any(c.violation(problem, constant) is not None for c in problem.constraints):
             return Termination.INFEASIBLE  # what one leaf of all rows violates, leaves of fewer rows do
-        yield Step(constant, phase="constant")
         if start is not None and start.n_branches <= self._most_splits(problem):
             yield Step(problem.live(start), phase="start")
+        yield Step(constant, phase="constant")
         if problem.depth == 0:
             return Termination.LOCALLY_OPTIMAL
         costs = Costs(problem, self.min_linear_rows)
@@ -311,8 +311,7 @@ class Costs:
         if not problem.is_classification:
             self.Y = problem.Y - np.sum(problem.w[:, None] * problem.Y, axis=0)
         self.linear = problem.leaves == "linear"
-        X = problem.X - problem.X.mean(axis=0) if self.linear else problem.X  # for the digits of the normal equations
-        self.rows = records.Rows(X, self.Y, problem.w)
+        self.rows = records.Rows(problem.X, self.Y, problem.w)
         code, leaf = problem.loss_code, partition.Form._field_defaults["leaf"]
         if code == codes.TABLE:
             code, (sums, leaf) = codes.SUMS, sums_of_rows(problem)
@@ -443,8 +442,7 @@ class Costs:
             )
             best = int(cost.argmin())
             return float(cost[best]), best, int(position[best])
-        X, Y, w = (a[rows] for a in self.rows)
-        data = records.Rows(X - X.mean(axis=0), Y - Y.mean(axis=0), w)
+        data = records.Rows(*(a[rows] for a in self.rows))
         own = tuple(partition.Slots(side.of[rows], side.count) for side in sides)
         count = wanted.sum(axis=1)
         family, position = np.nonzero(wanted)

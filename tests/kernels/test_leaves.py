@@ -232,15 +232,32 @@ def test_linear_leaves_of_classes_get_no_worse():
     assert max(losses) < 0.036
 
 
-@pytest.mark.parametrize("zero", [0.0, 0.1, 1e6])
-def test_features_that_are_constant_in_a_leaf_have_no_weight(zero):
+@pytest.mark.parametrize("zero", [0.0, 0.1, 1.0, 1e6])
+@pytest.mark.parametrize(
+    ("p", "K", "loss"), [(3, 1, "squared"), (3, 9, "squared"), (80, 1, "squared"), (3, 3, "log"), (80, 3, "log")]
+)
+def test_features_that_are_constant_in_a_leaf_have_no_weight(p, K, loss, zero):
     rng = np.random.default_rng(0)
-    X = np.c_[rng.normal(size=(50, 2)), np.full(50, zero)]
-    problem = TreeProblem(X, X[:, 0], depth=0, leaves="linear", penalties=L1(leaves=1e-3))
-    start = replace(problem.fit_leaves(problem.one_leaf("constant"), min_rows=1), coefs=np.full((1, 1, 3), 2.0))
+    X = np.c_[rng.normal(size=(200, p - 1)), np.full(200, zero)]
+    y = np.repeat(X[:, :1], K, axis=1) if loss == "squared" else np.digitize(X[:, 0], [-0.5, 0.5])
+    problem = TreeProblem(X, y, depth=0, leaves="linear", loss=loss, penalties=L1(leaves=1e-3))
+    start = replace(problem.fit_leaves(problem.one_leaf("constant"), min_rows=1), coefs=np.full((1, K, p), 2.0))
     fitted = problem.fit_leaves(start, min_rows=1)
-    assert fitted.coefs[0, 0, 2] == 0.0
-    assert problem.objective(fitted) < 1e-2
+    assert (fitted.coefs[0, :, -1] == 0.0).all()
+    assert problem.objective(fitted) < (2e-3 * K if loss == "squared" else 0.2)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e4, 1e6])
+@pytest.mark.parametrize(("p", "K"), [(5, 1), (5, 9), (70, 1)])
+def test_lasso_leaves_do_not_depend_on_where_they_start(p, K, shift):
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(400, 1)) + 0.3 * rng.normal(size=(400, p))
+    y = np.repeat(Z @ rng.normal(size=(p, 1)) + 0.1 * rng.normal(size=(400, 1)), K, axis=1)
+    problem = TreeProblem(Z + shift, y, depth=0, leaves="linear", penalties=L1(leaves=1e-3))
+    cold = problem.fit_leaves(replace(problem.one_leaf(), coefs=np.zeros((1, K, p))), min_rows=1)
+    for size in (1.0, 1e8):
+        warm = problem.fit_leaves(replace(cold, coefs=size * rng.normal(size=(1, K, p))), min_rows=1)
+        assert problem.objective(warm) == pytest.approx(problem.objective(cold), rel=1e-4)
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_friedman1
 
-from opttree import L1, OCTClassifier, ORTRegressor, SplitPrice, TreeProblem
+from opttree import L1, L2, OCTClassifier, ORTRegressor, SplitPrice, TreeProblem
 from opttree.constraints import MinPerGroup
 from opttree.kernels.exact import cuts, partition
 from opttree.kernels.records import Rows
@@ -97,6 +97,23 @@ def test_the_best_cut_of_linear_leaves_is_the_best_of_all(l1, l2, min_rows, min_
             every[f, c] = linear_cost(data, low, sides[0].of, form) + linear_cost(data, high, sides[1].of, form)
         assert cost == pytest.approx(every.min(), rel=1e-7)
         assert every[family, at[family].tolist().index(position)] == pytest.approx(cost, rel=1e-7)
+
+
+@pytest.mark.parametrize("unit", [1e3, 1e6, 1e9])
+@pytest.mark.parametrize("penalties", [(), (L1(leaves=1e-3),), (L2(leaves=1e-3),)], ids=repr)
+def test_values_that_stand_for_missing_ones_hide_no_split(unit, penalties):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = 3.0 * np.abs(X[:, 0]) + 0.1 * rng.normal(size=400)
+    missing = rng.random(400) < 0.05
+    y[missing] = 3.0
+
+    def found(value):
+        X[missing, 0] = value
+        problem = TreeProblem(X.copy(), y, depth=2, splits="axis", leaves="linear", penalties=penalties)
+        return solve(problem, LocalSearch(n_starts=3), random_state=0).objective
+
+    assert found(unit) <= 1.02 * found(100.0) <= 0.03
 
 
 PROBLEMS = [

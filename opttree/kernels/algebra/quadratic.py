@@ -122,12 +122,26 @@ def solve_linear_leaf(G, c, l1, l2, v):
     """Linear leaf from its sums: minimise ``v'Gv - 2 c.v + l1 |v|_1 + l2 |v|_2^2``; the last entry is not penalised.
 
     ``G (p + 1, p + 1)`` and ``c (p + 1,)`` are sums over the rows of ``h (x, 1)(x, 1)'`` and ``h y (x, 1)``;
-    ``v (p + 1,)`` is the start for l1 and the result. Without l1 it is the minimum-norm solution, see `least_norm`.
+    ``v (p + 1,)`` is the start for l1, unless a constant is better, and the result. Without l1 it is the minimum-norm
+    solution, see `least_norm`.
     """
     p = v.size - 1
     if l1 == 0.0:
         least_norm(G, c, l2, v)
         return
+    mass = G[p, p]
+    if mass > 0.0:
+        v[p] = (c[p] - np.sum(G[p, :p] * v[:p])) / mass
+        more = c[p] * (c[p] / mass)  # than the constant
+        for i in range(p + 1):
+            s = -2.0 * c[i]
+            for j in range(p + 1):
+                s += G[i, j] * v[j]
+            more += s * v[i]
+        for j in range(p):
+            more += l1 * abs(v[j]) + l2 * v[j] ** 2
+        if not more <= 0.0:
+            v[:p], v[p] = 0.0, c[p] / mass
     H = 2.0 * G
     for j in range(p + 1):
         H[j, j] += JITTER * H[j, j] + (2.0 * l2 if j < p else 0.0)

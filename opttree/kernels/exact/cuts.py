@@ -1,8 +1,12 @@
 """Costs of linear leaves on both sides of the cuts of a family of splits, under squared loss.
 
 The rows of a family are ordered so that each of its splits sends the first ones left. Rows are added in this order to
-the normal equations of the leaves on the left; those on the right have what is left of their totals. A leaf's least
-cost grows with its rows, so that what two cuts cost bounds from below all between them: most are never solved.
+the sums of the leaves on the left; those on the right have what is left of their totals. A leaf's least cost grows with
+its rows, so that what two cuts cost bounds from below all between them: most are never solved.
+
+Sums of squares are about the means of their rows, however far these are from zero or from other leaves: those of two
+sets of rows are joined by what their means differ (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm
+for computing sample variances", 1979). Where next to nothing is left of the totals, rows on the right are summed anew.
 """
 
 from collections import namedtuple
@@ -12,16 +16,17 @@ import numpy as np
 from opttree.kernels.algebra.gram import BLOCK, FASTMATH, add_block_gram, gather_block, padded
 from opttree.kernels.algebra.quadratic import solve_linear_leaf
 from opttree.kernels.exact.partition import Slots
+from opttree.kernels.leaves.fit import CONSTANT
 from opttree.runtime.compiling.compiled import inner, kernel
 from opttree.runtime.threads import share_in_time
 
-# normal equations of S leaves in (x, 1): G (S, q, q), its lower triangle, with q = padded(p); c (S, K, p + 1);
-# sums of squared outputs (S, K); numbers of rows (S,)
-Sums = namedtuple("Sums", "G c yy count")
+# of S leaves: weights (S,); means (S, p + K) of features and outputs; and about them, of features G (S, q, q), its
+# lower triangle, with q = padded(p), of outputs and features c (S, K, p), of outputs yy (S, K); numbers of rows (S,)
+Sums = namedtuple("Sums", "mass mean G c yy count")
 # of families of cuts (F, C): cost, and what the left and the right side cost at least if they grow
 Found = namedtuple("Found", "cost left right")
 EVERY = 5  # cuts, of which the first is tried first
-NOISE = 1e-13  # of a feature's sum of squares that is left of its total
+UNSURE = 1e-6  # sums of squares that are less than this share of their total have few digits as differences
 WIDTH = 8  # columns of a block that are multiplied together
 
 
@@ -29,8 +34,53 @@ WIDTH = 8  # columns of a block that are multiplied together
 def no_sums(n_slots, p, K):
     """`Sums` of leaves without rows."""
     q = padded(p)
-    G, c = np.zeros((n_slots, q, q)), np.zeros((n_slots, K, p + 1))
-    return Sums(G, c, np.zeros((n_slots, K)), np.zeros(n_slots, np.int64))
+    means, G, c = np.zeros((n_slots, p + K)), np.zeros((n_slots, q, q)), np.zeros((n_slots, K, p))
+    return Sums(np.zeros(n_slots), means, G, c, np.zeros((n_slots, K)), np.zeros(n_slots, np.int64))
+
+
+@inner(fastmath=FASTMATH)
+def weighted_sum(values, h, width):
+    """Sum of the first ``width`` values times their weights."""
+    total = 0.0
+    for r in range(width):
+        total += h[r] * values[r]
+    return total
+
+
+@inner()
+def about_mean(values, h, width, mass, weighted):
+    """Take the weighted mean from ``values``, and return it; constants become exact zeros. Where weights are zero,
+    values are any. ``weighted`` are the values times their weights.
+    """
+    first = values[0]
+    for r in range(width):
+        values[r] -= first
+    middle = weighted_sum(values, h, width) / mass
+    for r in range(width):
+        values[r] -= middle
+        weighted[r] = values[r] * h[r]
+    return first + middle
+
+
+@inner()
+def join(sums, s, mass, mean, G, c, yy, change):
+    """Add the sums of other rows to those of leaf ``s``; ``change (p + K,)`` is for work."""
+    K, p = c.shape
+    whole = sums.mass[s] + mass
+    share, factor = mass / whole, sums.mass[s] * (mass / whole)
+    for j in range(p + K):
+        change[j] = mean[j] - sums.mean[s, j]
+        sums.mean[s, j] += share * change[j]
+    sums.mass[s] = whole
+    for j in range(p):
+        own, row, scaled = sums.G[s, j], G[j], factor * change[j]
+        for k in range(j + 1):
+            own[k] += row[k] + scaled * change[k]
+    for k in range(K):
+        own, row, scaled = sums.c[s, k], c[k], factor * change[p + k]
+        for j in range(p):
+            own[j] += row[j] + scaled * change[j]
+        sums.yy[s, k] += yy[k] + scaled * change[p + k]
 
 
 @kernel(fastmath=FASTMATH)
@@ -53,53 +103,41 @@ def add_rows(rows, data, left, right, lefts, rights, blocks):
         pair = left.of[i] * right.count + right.of[i]
         order[end[pair]] = i
         end[pair] += 1
-    h = np.empty(BLOCK)
-    G, c, yy = np.empty((q, q)), np.empty((K, p + 1)), np.empty(K)
+    h, y, weighted = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK)
+    G, c, yy = np.empty((q, q)), np.empty((K, p)), np.empty(K)
+    mean, change = np.empty(p + K), np.empty(p + K)
     for pair in range(n_pairs):
         s, t = pair // right.count, pair % right.count
         own = order[start[pair] : start[pair + 1]]
-        if own.size == 0:
-            continue
-        G[:] = 0.0
-        c[:] = 0.0
-        yy[:] = 0.0
         for first in range(0, own.size, BLOCK):
             width = gather_block(X, own, first, B)
             whole = (width + WIDTH - 1) // WIDTH * WIDTH
             h[:] = 0.0
+            mass = 0.0
             for r in range(width):
                 h[r] = w[own[first + r]]
-            for j in range(p + 1):
-                for r in range(whole):
-                    C[j, r] = B[j, r] * h[r]
+                mass += h[r]
+            G[:] = 0.0
+            for j in range(p):
+                mean[j] = about_mean(B[j], h, whole, mass, C[j])
             add_block_gram(B, C, G, whole)
             for k in range(K):
                 for r in range(width):
-                    y = Y[own[first + r], k]
-                    h[r] = w[own[first + r]] * y
-                    yy[k] += h[r] * y
-                for j in range(p + 1):
-                    dot = 0.0
-                    for r in range(whole):
-                        dot += B[j, r] * h[r]
-                    c[k, j] += dot
+                    y[r] = Y[own[first + r], k]
+                y[width:whole] = 0.0
+                mean[p + k] = about_mean(y, h, whole, mass, weighted)
+                for j in range(p):
+                    c[k, j] = weighted_sum(B[j], weighted, whole)
+                yy[k] = weighted_sum(y, weighted, whole)
+            join(lefts, s, mass, mean, G, c, yy, change)
+            join(rights, t, mass, mean, G, c, yy, change)
         lefts.count[s] += own.size
         rights.count[t] += own.size
-        for j in range(q):
-            for k in range(j + 1):
-                lefts.G[s, j, k] += G[j, k]
-                rights.G[t, j, k] += G[j, k]
-        for k in range(K):
-            for j in range(p + 1):
-                lefts.c[s, k, j] += c[k, j]
-                rights.c[t, k, j] += c[k, j]
-            lefts.yy[s, k] += yy[k]
-            rights.yy[t, k] += yy[k]
 
 
 @inner(fastmath=FASTMATH)
 def solve_leaf(G, c, yy, form, v):
-    """Least ``yy - 2 c.v + v'Gv + elastic net``, per output, from the normal equations of (x, 1); ``v (K, p + 1)``."""
+    """Least ``yy - 2 c.v + v'Gv + elastic net``, per output, from the sums of (x, 1); ``v (K, p + 1)``."""
     q = G.shape[0]
     cost = 0.0
     for k in range(v.shape[0]):
@@ -116,66 +154,106 @@ def solve_leaf(G, c, yy, form, v):
 
 
 @kernel(fastmath=FASTMATH)
-def cost_of_side(total, sums, sign, form, V):
-    """Cost of the leaves that hold ``total`` plus ``sign`` times ``sums``, and a bound for those with more rows, too.
+def cost_of_side(sums, form, V):
+    """Cost of the leaves that hold ``sums``, and a bound for those with more rows, too.
 
     The cost is infinite where a leaf has rows, but fewer than ``min_leaf``. ``V (S, K, p + 1)`` are starts and
     solutions.
     """
     S, K, q = V.shape
-    G, c, yy = np.empty((q, q)), np.empty((K, q)), np.empty(K)
+    G, c = np.zeros((q, q)), np.zeros((K, q))
     cost = 0.0
     least = 0.0
     for s in range(S):
-        count = total.count[s] + sign * sums.count[s]
+        count = sums.count[s]
         if count == 0:
             continue
-        for j in range(q):
-            for k in range(j + 1):
-                G[j, k] = total.G[s, j, k] + sign * sums.G[s, j, k]
-                G[k, j] = G[j, k]
-        for k in range(K):
-            for j in range(q):
-                c[k, j] = total.c[s, k, j] + sign * sums.c[s, k, j]
-            yy[k] = total.yy[s, k] + sign * sums.yy[s, k]
         for j in range(q - 1):
-            if G[j, j] <= NOISE * total.G[s, j, j]:  # constant, but for rounding
+            for k in range(j + 1):
+                G[j, k] = G[k, j] = sums.G[s, j, k]
+            for k in range(K):
+                c[k, j] = sums.c[s, k, j]
+        G[q - 1, q - 1] = sums.mass[s]
+        for j in range(q - 1):
+            if G[j, j] <= sums.mass[s] * (CONSTANT * sums.mean[s, j]) ** 2:  # constant, but for rounding
                 G[j] = 0.0
                 G[:, j] = 0.0
                 c[:, j] = 0.0
                 V[s, :, j] = 0.0
         if count >= form.min_rows:
-            own = solve_leaf(G, c, yy, form, V[s])
+            V[s, :, q - 1] = 0.0
+            own = solve_leaf(G, c, sums.yy[s], form, V[s])
             least += own
         else:  # a constant costs more than a linear leaf of more rows may
             own = 0.0
             for k in range(K):
-                own += max(yy[k] - c[k, q - 1] ** 2 / G[q - 1, q - 1], 0.0)
+                own += max(sums.yy[s, k], 0.0)
         cost += own if count >= form.min_leaf else np.inf
     return cost, least
 
 
-@kernel()
-def cuts_range(first, last, families, order, cuts, wanted, data, sides, totals, form, found):
-    """`Found` of some ``families`` at the ``wanted`` cuts."""
+@inner()
+def take_from(totals, gone, rest, few):
+    """The sums ``rest`` of what is left of totals without the rows that are gone. Returns whether they have few digits:
+    with a share of the weight next to nothing; or, by ``few (S, p + K)``, sums of squares, which may also be zero.
+    """
+    S, K, p = totals.c.shape
+    tiny = False
+    few[:] = False
+    for s in range(S):
+        rest.count[s] = totals.count[s] - gone.count[s]
+        rest.mass[s], rest.mean[s], rest.G[s] = totals.mass[s], totals.mean[s], totals.G[s]
+        rest.c[s], rest.yy[s] = totals.c[s], totals.yy[s]
+        if rest.count[s] == 0 or gone.count[s] == 0:
+            continue
+        rest.mass[s] -= gone.mass[s]
+        if rest.mass[s] <= UNSURE * totals.mass[s]:
+            tiny = True
+            continue
+        share, factor = gone.mass[s] / rest.mass[s], gone.mass[s] * (totals.mass[s] / rest.mass[s])
+        change = totals.mean[s] - gone.mean[s]
+        rest.mean[s] += share * change
+        for j in range(p):
+            scaled = factor * change[j]
+            for k in range(j + 1):
+                rest.G[s, j, k] -= gone.G[s, j, k] + scaled * change[k]
+            few[s, j] = rest.G[s, j, j] <= UNSURE * totals.G[s, j, j] and totals.G[s, j, j] > 0.0
+        for k in range(K):
+            scaled = factor * change[p + k]
+            for j in range(p):
+                rest.c[s, k, j] -= gone.c[s, k, j] + scaled * change[j]
+            rest.yy[s, k] -= gone.yy[s, k] + scaled * change[p + k]
+            few[s, p + k] = rest.yy[s, k] <= UNSURE * totals.yy[s, k] and totals.yy[s, k] > 0.0
+    return tiny
+
+
+@inner()
+def are_constant(rows, data, slots, few, sums):
+    """Whether the features and outputs ``few`` of the leaves are constant in these rows; their sums become zero."""
     X, Y, _w = data
-    left, right = sides
     p, K = X.shape[1], Y.shape[1]
-    nothing = no_sums(left.count, p, K)
-    blocks = np.zeros((2, padded(p), BLOCK))
-    for f in families[first:last]:
-        lefts, rights = no_sums(left.count, p, K), no_sums(right.count, p, K)
-        V, W = np.zeros((left.count, K, p + 1)), np.zeros((right.count, K, p + 1))
-        start = 0
-        for c in range(cuts.shape[1]):
-            if not wanted[f, c]:
-                continue
-            end = cuts[f, c] + 1
-            add_rows(order[f, start:end], data, left, right, lefts, rights, blocks)
-            start = end
-            low, found.left[f, c] = cost_of_side(nothing, lefts, 1.0, form, V)
-            high, found.right[f, c] = cost_of_side(totals, rights, -1.0, form, W)
-            found.cost[f, c] = low + high
+    first = np.full(slots.count, -1)
+    for i in rows:
+        s = slots.of[i]
+        if first[s] < 0:
+            first[s] = i
+            continue
+        for j in range(p + K):
+            if few[s, j]:
+                there, here = (X[first[s], j], X[i, j]) if j < p else (Y[first[s], j - p], Y[i, j - p])
+                if here != there:
+                    return False
+    for s in range(slots.count):
+        for j in range(p):
+            if few[s, j]:
+                sums.G[s, j, :] = 0.0
+                sums.G[s, :, j] = 0.0
+                sums.c[s, :, j] = 0.0
+        for k in range(K):
+            if few[s, p + k]:
+                sums.c[s, k, :] = 0.0
+                sums.yy[s, k] = 0.0
+    return True
 
 
 @kernel()
@@ -190,12 +268,38 @@ def totals_of(rows, data, slots):
 
 
 @kernel()
+def cuts_range(first, last, families, order, cuts, wanted, data, sides, totals, form, found):
+    """`Found` of some ``families`` at the ``wanted`` cuts."""
+    X, Y, _w = data
+    left, right = sides
+    p, K = X.shape[1], Y.shape[1]
+    rest, few = no_sums(right.count, p, K), np.zeros((right.count, p + K), np.bool_)
+    blocks = np.zeros((2, padded(p), BLOCK))
+    for f in families[first:last]:
+        lefts, rights = no_sums(left.count, p, K), no_sums(right.count, p, K)
+        V, W = np.zeros((left.count, K, p + 1)), np.zeros((right.count, K, p + 1))
+        start = 0
+        for c in range(cuts.shape[1]):
+            if not wanted[f, c]:
+                continue
+            end = cuts[f, c] + 1
+            add_rows(order[f, start:end], data, left, right, lefts, rights, blocks)
+            start = end
+            low, found.left[f, c] = cost_of_side(lefts, form, V)
+            anew = take_from(totals, rights, rest, few)
+            if anew or (few.any() and not are_constant(order[f, end:], data, right, few, rest)):
+                high, found.right[f, c] = cost_of_side(totals_of(order[f, end:], data, right), form, W)
+            else:
+                high, found.right[f, c] = cost_of_side(rest, form, W)
+            found.cost[f, c] = low + high
+
+
+@kernel()
 def leaves_cost(rows, data, slots, form):
     """Cost of the linear leaves ``slots`` that hold ``rows``; infinite if one is too small."""
     X, Y, _w = data
-    sums = totals_of(rows, data, slots)
     starts = np.zeros((slots.count, Y.shape[1], X.shape[1] + 1))
-    return cost_of_side(sums, sums, 0.0, form, starts)[0]
+    return cost_of_side(totals_of(rows, data, slots), form, starts)[0]
 
 
 def best_cuts(order, cuts, data, sides, form):
@@ -205,7 +309,7 @@ def best_cuts(order, cuts, data, sides, form):
     ----------
     order : (F, m) int32, the rows of ``data``, those that go left first.
     cuts : (F, C) positions in ``order`` after which to cut, increasing, then -1.
-    data : `Rows`, about centred: what is left of the totals is a difference.
+    data : `Rows`.
     sides : `Slots` of rows on the left, and of those on the right.
     form : `Form` of linear leaves.
 
@@ -226,7 +330,8 @@ def best_cuts(order, cuts, data, sides, form):
         if not families.size:
             break
         args = families, order, cuts, wanted, data, sides, totals, form, found
-        share_in_time(cuts_range, families.size, m * p, p, *args)
+        solved = wanted.sum() / families.size * (sides[0].count + sides[1].count) * data.Y.shape[1] * p**2 / 3.0
+        share_in_time(cuts_range, families.size, (m + solved) * p, p, *args)
         left = np.maximum.accumulate(found.left, axis=1)
         right = np.maximum.accumulate(found.right[:, ::-1], axis=1)[:, ::-1]
         bound = left + right

@@ -183,7 +183,7 @@ def fit_softmax(X, rows, h, label, l1, l2, value, coef):
             X[i, j] /= size[j]
         for k in range(n_classes):
             value[k] += coef[k, j] * mean[j]
-            coef[k, j] *= size[j]
+            coef[k, j] *= size[j] if largest > 0.0 else 0.0
     score = np.empty((m, n_classes))
     for i in range(m):
         for k in range(n_classes):

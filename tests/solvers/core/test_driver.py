@@ -154,6 +154,16 @@ def test_a_bug_in_a_solver_is_not_swallowed(problem):
         solve(problem, Script(()))
 
 
+@pytest.mark.parametrize("solver", [BranchAndBound(), MIP(), CartInit(), LocalSearch()], ids=lambda s: s.brief())
+def test_a_run_that_is_cut_short_returns_no_worse_tree_than_its_start(solver):
+    stated = regression_problem(200, splits="axis", penalties=(), depth=3)
+    start = solve(stated, TAO(), random_state=0)
+    result = solve(stated, solver, start=start, time_limit=1e-9)
+    assert result.termination is Termination.TIME_LIMIT
+    assert result.objective <= start.objective + 1e-12
+    assert stated.objective(result.tree) == result.objective
+
+
 def test_infeasible_starts_and_unsupported_problems_are_refused(problem, rng):
     with pytest.raises(ValueError, match="start must be feasible; the tree has depth 5"):
         solve(problem, TAO(), start=random_tree(rng, 5, 4, 1))
