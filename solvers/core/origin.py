@@ -9,28 +9,41 @@ import numpy as np
 from numpy.random import Generator as Rng
 from numpy.typing import NDArray
 
+from opttree.model.convert import Model
+from opttree.model.forest import Forest
 from opttree.model.tree import Tree
 from opttree.statement import L1, L2, SplitPrice, TreeProblem
 from solvers.core.base import Solver, Step, Steps, changed_steps
 
 Floats = NDArray[np.float64]
 FAR = 0.1  # of a feature's range: the least distance of its values from zero by which a table is far from zero
+FEW = 1e-11  # of its distance from zero: the range of a feature whose values are next to equal
 FREE_TO_MOVE = L1, L2, SplitPrice  # penalties that depend on no threshold and no constant
 
 
 def origin(problem: TreeProblem) -> Floats | None:
-    """(p,) what is taken from the features: of a table in which a feature is far from zero, their means; where splits
-    are axis-aligned, of features that are farther away than they are long, so that no two values become equal. None if
-    none is far, or if that states another problem: where a penalty may depend on constants, or a constraint on rows.
+    """(p,) what is taken from the features: of a table in which one is far from zero, the means of those that are
+    larger than deviations, too; where splits are axis-aligned, of features that are farther away than they are long.
+    0 where that makes different values equal. None if no feature is far, or if that states another problem: where a
+    penalty may depend on constants, or a constraint on rows.
     """
     if problem.is_sparse or problem.constraints or not all(type(q) in FREE_TO_MOVE for q in problem.penalties):
         return None
     low, high = problem.X.min(axis=0), problem.X.max(axis=0)
     distance, length = np.maximum(low, -high), high - low
-    far = (distance >= length if problem.splits == "axis" else distance > FAR * length) & (length > 0.0)
+    several = length > FEW * np.maximum(distance, 0.0)  # values; of others hyperplanes cannot be moved back
+    exact = several & (distance >= length)  # a difference of numbers so near each other has no rounding
+    far = exact if problem.splits == "axis" else several & (distance > FAR * length)
     if not far.any():
         return None
-    return np.where(far | (problem.splits != "axis"), np.clip(problem.moments[0], low, high), 0.0)
+    mean, deviation = problem.moments
+    mean = np.clip(mean, low, high)
+    if problem.splits == "oblique":
+        far |= (np.abs(mean) > deviation) & (several | (length == 0.0))
+    for j in np.flatnonzero(far & ~exact & (length > 0.0)):
+        x = problem.X[:, j]
+        far[j] = np.unique(x - mean[j]).size == np.unique(x).size
+    return np.where(far, mean, 0.0)
 
 
 def steps_of(solver: Solver, problem: TreeProblem, start: Tree | None, rng: Rng) -> Steps:
@@ -44,24 +57,28 @@ def steps_of(solver: Solver, problem: TreeProblem, start: Tree | None, rng: Rng)
 
 
 def _moved(solver: Solver, problem: TreeProblem, moved: Floats, start: Tree | None, rng: Rng) -> Steps:
-    """`steps_of` for features moved by so much."""
-    near, still = problem.with_rows(problem.X - moved, problem.y, problem.sample_weight), np.ones(problem.n_features)
-    best = np.inf
-    last: tuple[Step, Step] | None = None
+    """`steps_of` for features moved by so much. Objectives are left to who runs them: rows may be on other sides."""
+    near = problem.with_rows(problem.X - moved, problem.y, problem.sample_weight)
+    last: tuple[Model | None, Model | None] = None, None
 
     def back(step: Step) -> Step:
-        """The step with its model on the problem's own features, where what may be the best one is evaluated anew."""
-        nonlocal best, last
-        if last is not None and step.tree is last[0].tree:  # a step may bring a new bound of the tree before
-            return replace(step, tree=last[1].tree, objective=last[1].objective)
-        model, objective = step.tree.unscale(moved, still), step.objective
-        if objective is None or objective < best:
-            if isinstance(model, Tree) and model.is_axis_aligned and model.gate is None:
-                model = model.routing(problem.X, near.leaves_of(cast(Tree, step.tree)))
-            objective = problem.objective(model)
-            best = min(objective, best)
-        last = step, replace(step, tree=model, objective=objective)
-        return last[1]
+        """The step with its model on the problem's own features."""
+        nonlocal last
+        if step.tree is not last[0]:  # a step may bring a new bound of the tree before
+            last = step.tree, _unmoved(step.tree, moved, problem, near)
+        return replace(step, tree=cast(Model, last[1]), objective=None)
 
-    start = None if start is None else start.scale(moved, still)
+    if start is not None:
+        yield Step(start, phase="start")
+        start = start.scale(moved, np.ones(problem.n_features))
     return (yield from changed_steps(solver.steps(near, start, rng), back))
+
+
+def _unmoved(model: Model, moved: Floats, problem: TreeProblem, near: TreeProblem) -> Model:
+    """A model of moved features on the problem's own; rounding may not leave a leaf with too few rows."""
+    new = model.unscale(moved, np.ones(problem.n_features))
+    if isinstance(model, Forest) or isinstance(new, Forest) or model.gate is not None:
+        return new
+    if new.is_axis_aligned:
+        return new.routing(problem.X, near.leaves_of(model))
+    return new if problem.violation(new) is None else problem.trim(new)
