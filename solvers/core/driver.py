@@ -141,7 +141,8 @@ def _run(
     problem: TreeProblem, solver: Solver, start: Tree | None, rng: np.random.Generator, run: _Recorder, limit: float
 ) -> Result:
     """The solver's steps, to their end or the time limit, and the result."""
-    iterates = steps_of(solver, problem, start_for(solver, start), rng)
+    start = start_for(solver, start)
+    iterates = steps_of(solver, problem, start, rng)
     if not isinstance(iterates, Generator):
         raise ValueError(
             f"{type(solver).__name__}.steps must be a generator, a function that yields Step(tree); "
@@ -160,7 +161,7 @@ def _run(
         if run.best is None:
             raise KeyboardInterrupt
         end = Termination.INTERRUPTED, end[1]
-    if start is not None and end[0] in (Termination.TIME_LIMIT, Termination.INTERRUPTED):
+    if end[0] in (Termination.TIME_LIMIT, Termination.INTERRUPTED):
         run.fall_back(start)
     return run.result(*end)
 
@@ -222,10 +223,13 @@ class _Recorder:
             return Termination.INTERRUPTED, " (by the callback)"
         return (Termination.NUMERICAL_ERROR, " (the objective is not a number)") if math.isnan(objective) else None
 
-    def fall_back(self, start: Tree) -> None:
+    def fall_back(self, start: Tree | None) -> None:
         """Take the start, if no better tree was found before the run was cut short."""
+        if start is None or self.problem.violation(start) is not None:  # a soft tree's hard version may be infeasible
+            return
         objective = self.problem.objective(start)
         if objective < self.objective:
+            self.callback = None  # which may have ended the run
             self.take(Step(start, objective, phase="start"))
 
     def result(self, termination: Termination, detail: str) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
 from typing import cast
 
@@ -53,25 +54,29 @@ def steps_of(solver: Solver, problem: TreeProblem, start: Tree | None, rng: Rng)
     the statement is the same.
     """
     moved = origin(problem) if solver.wants_zero else None
-    return solver.steps(problem, start, rng) if moved is None else _moved(solver, problem, moved, start, rng)
-
-
-def _moved(solver: Solver, problem: TreeProblem, moved: Floats, start: Tree | None, rng: Rng) -> Steps:
-    """`steps_of` for features moved by so much. Objectives are left to who runs them: rows may be on other sides."""
+    if moved is None:
+        return solver.steps(problem, start, rng)
     near = problem.with_rows(problem.X - moved, problem.y, problem.sample_weight)
+    inner = solver.steps(near, None if start is None else start.scale(moved, np.ones(problem.n_features)), rng)
+    return _moved(inner, problem, near, moved, start) if isinstance(inner, Generator) else inner
+
+
+def _moved(inner: Steps, problem: TreeProblem, near: TreeProblem, moved: Floats, start: Tree | None) -> Steps:
+    """Steps of features moved by so much. Objectives are left to who runs them: rows may be on other sides."""
     last: tuple[Model | None, Model | None] = None, None
 
     def back(step: Step) -> Step:
         """The step with its model on the problem's own features."""
         nonlocal last
+        if not (isinstance(step, Step) and isinstance(step.tree, (Tree, Forest))):
+            return step
         if step.tree is not last[0]:  # a step may bring a new bound of the tree before
             last = step.tree, _unmoved(step.tree, moved, problem, near)
         return replace(step, tree=cast(Model, last[1]), objective=None)
 
     if start is not None:
         yield Step(start, phase="start")
-        start = start.scale(moved, np.ones(problem.n_features))
-    return (yield from changed_steps(solver.steps(near, start, rng), back))
+    return (yield from changed_steps(inner, back))
 
 
 def _unmoved(model: Model, moved: Floats, problem: TreeProblem, near: TreeProblem) -> Model:

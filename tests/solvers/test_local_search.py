@@ -316,3 +316,11 @@ def test_wide_tables_of_many_classes_have_no_optimal_subtrees(monkeypatch):
     problem = TreeProblem(X, y, depth=2, splits="axis", loss="log")
     result = solve(problem, LocalSearch(n_starts=1), random_state=0)
     assert result.objective < problem.objective(problem.best_constant())
+
+
+def test_weights_that_count_as_zero_end_no_search():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+    weight = np.where(rng.random(100) < 0.5, 1e-320, 1e10)
+    problem = TreeProblem(X, np.abs(X[:, 0]), depth=2, splits="axis", leaves="linear", sample_weight=weight)
+    assert solve(problem, LocalSearch(n_starts=2), random_state=0).objective < 1e-12

@@ -117,6 +117,8 @@ def add_rows(rows, data, left, right, lefts, rights, blocks):
             for r in range(width):
                 h[r] = w[own[first + r]]
                 mass += h[r]
+            if not mass > 0.0:  # weights so small that they count as zero
+                continue
             G[:] = 0.0
             for j in range(p):
                 mean[j] = about_mean(B[j], h, whole, mass, C[j])
