@@ -19,6 +19,7 @@ from opttree.runtime.options import option
 from opttree.statement import TreeProblem
 from opttree.statement.constraints import picks
 from solvers.core.base import Solver, Step, Steps
+from solvers.core.origin import steps_of
 from solvers.decomposition.benders import Loop
 from solvers.mip.limits import unavailable
 from solvers.tao import TAO
@@ -110,7 +111,7 @@ class _Run(Loop):
         if start is not None:
             yield from self.take(as_tree(start), "start")
         if isinstance(self.options.init, Solver) and problem.depth:
-            for step in self.options.init.steps(problem, None, rng):
+            for step in steps_of(self.options.init, problem, None, rng):
                 if step is not None:
                     yield from self.take(as_tree(step.tree), "start")
                 yield None
