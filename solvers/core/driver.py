@@ -52,8 +52,8 @@ def solve(
         An instance, such as ``TAO()``.
     start : Tree, Result, estimator or scikit-learn tree, default None
         Tree to start from, or what holds one, see `opttree.model.convert.as_model`; by default the solver's initial
-        tree. A run that is cut short returns no worse tree. An estimator must be fitted to the problem's own X and y,
-        as its tree is on raw data.
+        tree. A run that is cut short returns no worse tree; where the solver takes no soft trees, than its hard
+        version. An estimator must be fitted to the problem's own X and y, as its tree is on raw data.
     time_limit : float or None, default None
         Wall-clock seconds, > 0, without those in which kernels are compiled or loaded, those of the callback, and, up
         to a tenth of the limit, those in which objectives of steps are computed. Checked between the solver's steps,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -236,7 +236,8 @@ class TAOForest(GrowthOptions, Solver):
         shared = prepared(problem, self.sample)
         tallies[kind] = Tally(shared.of_kind(kind))
         numbers = range(self.first, self.first + self.n_trees)
-        yield from self._grow(shared, kind, numbers, rng, tallies[kind], asked=asked)
+        seeds = (rng.spawn(1)[0] for _ in numbers)
+        yield from self._grow(shared, kind, numbers, seeds, tallies[kind], asked=asked)
 
     def quick_trees(self, train: TreeProblem, subsample: float) -> Callable[[Floats, Floats, Rng], Tree]:
         """Function that fits single trees of this kind under squared loss, by the compiled passes.
@@ -325,18 +326,17 @@ class TAOForest(GrowthOptions, Solver):
         shared: Shared,
         kind: str,
         numbers: range,
-        seeds: Rng | list[Rng],
+        seeds: Iterable[Rng],
         tally: Tally,
         until: float = 0.0,
         asked: TreeProblem | None = None,
     ) -> Iterator[None]:
-        """Grow trees of these numbers, and of the seeds or those that they spawn, into ``tally``; none more, after the
-        first, that would take until fewer than ``until`` seconds are left, and what it takes to ask the forest for the
-        rows ``asked``. Oblique ones end with a pass, and may begin late.
+        """Grow trees of these numbers and seeds into ``tally``; none more, after the first, that would take until fewer
+        than ``until`` seconds are left, and what it takes to ask the forest for the rows ``asked``. Oblique ones end
+        with a pass, and may begin late.
         """
         began, to_ask = now(), 0.0
-        of_trees = seeds if isinstance(seeds, list) else (seeds.spawn(1)[0] for _ in numbers)
-        trees = spread(grow, shared.of_kind(kind), ((kind, seed) for seed in of_trees), self.n_jobs, len(numbers))
+        trees = spread(grow, shared.of_kind(kind), ((kind, seed) for seed in seeds), self.n_jobs, len(numbers))
         with closing(trees):
             for i, tree in trees:
                 tally.add(numbers[i], tree)
