@@ -137,12 +137,13 @@ def losses_blocks(first, last, X, Y, values, coefs, loss, out):
     for i in range(first, last):
         if p > 0:
             products(X[i], W, c, zero, L * K, Z, zero)
+        elif i == first:  # the same for all blocks
+            for j in range(L * K):
+                fill(Z, j, c[j])
         for leaf in range(L):
-            if p == 0:
-                for k in range(K):
-                    fill(Z, leaf * K + k, c[leaf * K + k])
             if loss == LOG:
-                softmax_rows(Z, leaf * K, K)
+                if p > 0 or i == first:
+                    softmax_rows(Z, leaf * K, K)
                 for r in range(BLOCK):
                     own = max(Z[leaf * K + int(Y[i, 0, r]), r], LEAST_PROBABILITY)
                     out[leaf, i * BLOCK + r] = -np.log(own)

@@ -4,9 +4,11 @@ import numpy as np
 
 from opttree.kernels.algebra.gram import FASTMATH
 from opttree.kernels.losses.codes import LOG
+from opttree.kernels.losses.exponential import LOG2_E, exp2_fraction, power_of_two
 from opttree.runtime.compiling.compiled import inner
 
 BLOCK = 256  # rows per block: 128 spends a quarter more of the time between the vector loops
+LEAST_POWER = 100
 FORWARD, BACKWARD = 1, 2  # the two passes of MIXTURE; EXPECTED has a single pass of the same name
 # with NumPy's rules of division, since checks of divisors do not vectorise
 VECTORISED = {"fastmath": FASTMATH, "error_model": "numpy"}
@@ -133,11 +135,16 @@ def add_inputs(W, row, m, G, at, dx):
         t, z = row + j, at + j
         for g in range(W.shape[1] // 4):
             k = 4 * g
-            for f in range(4):
-                a0, a1, a2, a3 = W[t, k + f], W[t + 1, k + f], W[t + 2, k + f], W[t + 3, k + f]
-                start = f * BLOCK
-                for r in range(BLOCK):
-                    dx[g, start + r] += a0 * G[z, r] + a1 * G[z + 1, r] + a2 * G[z + 2, r] + a3 * G[z + 3, r]
+            a00, a01, a02, a03 = W[t, k], W[t, k + 1], W[t, k + 2], W[t, k + 3]
+            a10, a11, a12, a13 = W[t + 1, k], W[t + 1, k + 1], W[t + 1, k + 2], W[t + 1, k + 3]
+            a20, a21, a22, a23 = W[t + 2, k], W[t + 2, k + 1], W[t + 2, k + 2], W[t + 2, k + 3]
+            a30, a31, a32, a33 = W[t + 3, k], W[t + 3, k + 1], W[t + 3, k + 2], W[t + 3, k + 3]
+            for r in range(BLOCK):
+                g0, g1, g2, g3 = G[z, r], G[z + 1, r], G[z + 2, r], G[z + 3, r]
+                dx[g, r] += a00 * g0 + a10 * g1 + a20 * g2 + a30 * g3
+                dx[g, BLOCK + r] += a01 * g0 + a11 * g1 + a21 * g2 + a31 * g3
+                dx[g, 2 * BLOCK + r] += a02 * g0 + a12 * g1 + a22 * g2 + a32 * g3
+                dx[g, 3 * BLOCK + r] += a03 * g0 + a13 * g1 + a23 * g2 + a33 * g3
     for j in range(whole, m):
         t, z = row + j, at + j
         for g in range(W.shape[1] // 4):
@@ -270,17 +277,66 @@ def twin_backward(P, depth, S, i, F, pair, extra, V, at):
 
 @inner(**VECTORISED)
 def softmax_rows(T, at, K):
-    """Replace class scores ``T[at:at + K]`` by probabilities."""
+    """Replace class scores ``T[at:at + K]`` by probabilities; one below 2^-`LEAST_POWER` of the largest becomes 0."""
+    dtype = T.dtype.type
+    zero, half, scale, least = dtype(0.0), dtype(0.5), dtype(LOG2_E), dtype(-LEAST_POWER)
+    top, total = np.empty(BLOCK, T.dtype), np.empty(BLOCK, T.dtype)
     for r in range(BLOCK):
-        top = T[at, r]
-        for k in range(1, K):
-            top = max(top, T[at + k, r])
-        total = T.dtype.type(0.0)
+        top[r], total[r] = T[at, r], zero
+    for k in range(1, K):
+        for r in range(BLOCK):
+            top[r] = max(top[r], T[at + k, r])
+    for k in range(K):
+        for r in range(BLOCK):
+            x = (T[at + k, r] - top[r]) * scale
+            n = np.floor(max(x, least) + half)
+            odds = exp2_fraction(max(x, least) - n) * power_of_two(n)
+            odds = odds if x > least else zero
+            T[at + k, r] = odds
+            total[r] += odds
+    for k in range(K):
+        for r in range(BLOCK):
+            T[at + k, r] /= total[r]
+
+
+@inner(**VECTORISED)
+def constant_scores(y, P, depth, T, values, leaf, F, V, at, form, what, dvalues):
+    """`leaf_losses` under log loss at a leaf with the same scores ``values[leaf:leaf + K]`` for all rows.
+
+    The gradient is added to ``dvalues`` at once: a class has its probability times the sum of the rows' slopes, less
+    the slopes of its own rows. ``T`` is overwritten.
+    """
+    dtype, K = P.dtype.type, form.n_outputs
+    zero, tiny = dtype(0.0), dtype(1e-30)
+    top = values[leaf]
+    for k in range(1, K):
+        top = max(top, values[leaf + k])
+    total = zero
+    for k in range(K):
+        T[k, 0] = np.exp(values[leaf + k] - top)
+        total += T[k, 0]
+    for k in range(K):
+        T[k, 0] /= total
+    if what == FORWARD:
+        for r in range(BLOCK):
+            F[0, r] += P[depth, r] * max(T[int(y[0, r]), 0], tiny)
+        return
+    if what != BACKWARD:
         for k in range(K):
-            T[at + k, r] = np.exp(T[at + k, r] - top)
-            total += T[at + k, r]
-        for k in range(K):
-            T[at + k, r] /= total
+            T[k, 1] = -np.log(max(T[k, 0], tiny))
+    slopes = zero
+    for r in range(BLOCK):
+        label = int(y[0, r])
+        slope = P[depth, r]
+        if what == BACKWARD:
+            V[at, r] = F[0, r] * max(T[label, 0], tiny)
+            slope *= -V[at, r]
+        else:
+            V[at, r] = T[label, 1]
+        slopes += slope
+        dvalues[leaf + label] -= slope
+    for k in range(K):
+        dvalues[leaf + k] += T[k, 0] * slopes
 
 
 @inner(**VECTORISED)
@@ -300,15 +356,12 @@ def leaf_losses(y, P, depth, T, row, F, V, at, form, what):
             if what == FORWARD:
                 F[0, r] += P[depth, r] * own
                 continue
-            slope = P[depth, r]
-            if what == BACKWARD:
-                V[at, r] = F[0, r] * own
-                slope *= -V[at, r]
-            else:
-                V[at, r] = -np.log(own)
             T[label, r] -= one
+            V[at, r] = F[0, r] * own if what == BACKWARD else -np.log(own)
+        if what != FORWARD:
             for k in range(K):
-                T[row + k, r] *= slope
+                for r in range(BLOCK):
+                    T[row + k, r] *= -V[at, r] * P[depth, r] if what == BACKWARD else P[depth, r]
         return
     if what == FORWARD:
         for k in range(K):

@@ -34,6 +34,7 @@ from opttree.kernels.smooth.vectors import (
     add_gradients,
     add_inputs,
     combine,
+    constant_scores,
     copy_row,
     fill,
     leaf_losses,
@@ -150,20 +151,24 @@ def walk(x, y, buffers, form, slots, params, grads, what):
                     for k in range(K << e):
                         fill(T, row + k, P.dtype.type(0.0))
             else:
-                if not linear:
-                    for k in range(K):
-                        fill(T, k, values[leaf * K + k])
-                if form.loss == TABLE:
+                one_for_all = form.loss == LOG and not linear
+                if one_for_all:
+                    constant_scores(y, P, depth, T, values, leaf * K, F, V, at, form, what, dvalues)
+                elif form.loss == TABLE:
                     copy_row(V, at, y, leaf)
                 else:
+                    if not linear:
+                        for k in range(K):
+                            fill(T, k, values[leaf * K + k])
                     leaf_losses(y, P, depth, T, row, F, V, at, form, what)
                 if what != BACKWARD:
                     mass[leaf] += total
                 if backward:
                     if extra.size > 0:
                         add_constant(V, at, extra[leaf])
-                    for k in range(K):
-                        dvalues[leaf * K + k] += row_sum(T, row + k)
+                    if not one_for_all:
+                        for k in range(K):
+                            dvalues[leaf * K + k] += row_sum(T, row + k)
         # up, from right children
         while t > 0 and t % 2 == 0:
             t, depth = (t - 2) // 2, depth - 1

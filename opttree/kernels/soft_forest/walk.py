@@ -28,7 +28,7 @@ from opttree.runtime.compiling.compiled import inner, kernel
 from opttree.runtime.threads import threads_for
 
 MOST_CHUNKS = 16  # chunks of trees that threads share; sums are over chunks, for any number of threads
-TILE_LEVELS = 4
+TILE_LEVELS = 7  # as in `opttree.problems.smooth.problem`
 LEAST_SHARE = 1e-6  # smallest share of the weight in a leaf that the path penalty uses
 LEAST_PROBABILITY = 1e-30  # of the row's class, in the logarithm
 
