@@ -33,7 +33,7 @@ CASES = [
     for loss, outputs in (("squared", (1, 3)), ("log", (1,)))
     for leaves in ("constant", "linear")
     for k in outputs
-    for depth in (1, 2, 5, 6)
+    for depth in (1, 2, 5, 8)
     for aggregation in ("expected", "mixture")
 ]  # fmt: skip
 
@@ -160,6 +160,30 @@ def test_hard_trees_survive_softening(make, leaves):
     np.testing.assert_allclose(smooth.value(theta), problem.mean_loss(smooth.harden(theta)), rtol=1e-3)
     unit = smooth.unit_splits(theta)
     np.testing.assert_allclose(smooth.harden(unit).outputs(problem.X), back.outputs(problem.X), atol=1e-9)
+
+
+@pytest.mark.parametrize("aggregation", ["expected", "mixture"])
+@pytest.mark.parametrize("spread", [1.0, 300.0])  # probabilities below those that the loss tells apart, too
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_constant_leaves_of_classes_are_linear_ones_without_weights(aggregation, spread, dtype):
+    rng = np.random.default_rng(0)
+    X, y, weight = rng.normal(size=(400, 3)), rng.integers(0, 12, 400), rng.uniform(0.5, 2.0, 400)
+    constant, linear = (
+        SmoothTreeProblem(
+            TreeProblem(X, y, depth=3, loss="log", leaves=leaves, sample_weight=weight),
+            aggregation=aggregation,
+            dtype=dtype,
+        )
+        for leaves in ("constant", "linear")
+    )
+    theta = rng.normal(size=constant.size)
+    theta[-8 * 12 :] *= spread
+    value, gradient = constant.value_and_grad(theta)
+    whole = linear.value_and_grad(np.concatenate([theta, np.zeros(linear.size - theta.size)]))
+    exact = 1e-12 if dtype == "float64" else 2e-5
+    assert np.isfinite(value)
+    assert value == pytest.approx(whole[0], rel=exact)
+    np.testing.assert_allclose(gradient, whole[1][: theta.size], atol=exact * np.abs(gradient).max())
 
 
 @pytest.mark.parametrize("leaves", ["constant", "linear"])

@@ -28,6 +28,8 @@ from opttree.wide import soft
 Floats = NDArray[np.floating]
 AGGREGATIONS = {"expected": codes.EXPECTED, "mixture": codes.MIXTURE}
 TILE_LEVELS = 7  # levels of splits evaluated as one matrix product, at most: as fast as any, measured to depth 10
+SCORE_LEVELS = 4  # the same with linear leaves of more than `FEW_OUTPUTS`: their scores are all held, for each thread
+FEW_OUTPUTS = 8
 CONDITIONAL_LEVELS = 2  # the same when subtrees may be skipped: three splits together cost no more than two separately
 ROWS_AT_ONCE = 4096  # rows whose path probabilities to all leaves are in memory at a time
 
@@ -222,7 +224,9 @@ class SmoothTreeProblem(Checked):
     def form(self) -> Any:
         """The formulation as the kernels take it."""
         depth = self.problem.depth
-        most = CONDITIONAL_LEVELS if self.eps > 0.0 else TILE_LEVELS
+        most = SCORE_LEVELS if self.linear and self.problem.n_outputs > FEW_OUTPUTS else TILE_LEVELS
+        if self.eps > 0.0:
+            most = CONDITIONAL_LEVELS
         n_tiles = -(-depth // most)
         return smooth.Form(
             depth,
