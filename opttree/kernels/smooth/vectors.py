@@ -303,40 +303,38 @@ def softmax_rows(T, at, K):
 def constant_scores(y, P, depth, T, values, leaf, F, V, at, form, what, dvalues):
     """`leaf_losses` under log loss at a leaf with the same scores ``values[leaf:leaf + K]`` for all rows.
 
-    The gradient is added to ``dvalues`` at once: a class has its probability times the sum of the rows' slopes, less
-    the slopes of its own rows. ``T`` is overwritten.
+    The gradient is added to ``dvalues``, by sums over the rows of each class. ``T`` is overwritten.
     """
     dtype, K = P.dtype.type, form.n_outputs
-    zero, tiny = dtype(0.0), dtype(1e-30)
+    zero, one, tiny = dtype(0.0), dtype(1.0), dtype(1e-30)
+    own = T.reshape(T.size)  # of each class probability, loss, and sum
     top = values[leaf]
     for k in range(1, K):
         top = max(top, values[leaf + k])
     total = zero
     for k in range(K):
-        T[k, 0] = np.exp(values[leaf + k] - top)
-        total += T[k, 0]
+        own[3 * k] = np.exp(values[leaf + k] - top)
+        total += own[3 * k]
     for k in range(K):
-        T[k, 0] /= total
+        own[3 * k] /= total
+        own[3 * k + 2] = zero
     if what == FORWARD:
         for r in range(BLOCK):
-            F[0, r] += P[depth, r] * max(T[int(y[0, r]), 0], tiny)
+            F[0, r] += P[depth, r] * max(own[3 * int(y[0, r])], tiny)
         return
     if what != BACKWARD:
         for k in range(K):
-            T[k, 1] = -np.log(max(T[k, 0], tiny))
-    slopes = zero
+            own[3 * k + 1] = -np.log(max(own[3 * k], tiny))
     for r in range(BLOCK):
-        label = int(y[0, r])
-        slope = P[depth, r]
-        if what == BACKWARD:
-            V[at, r] = F[0, r] * max(T[label, 0], tiny)
-            slope *= -V[at, r]
-        else:
-            V[at, r] = T[label, 1]
-        slopes += slope
-        dvalues[leaf + label] -= slope
+        at_label = 3 * int(y[0, r])
+        V[at, r] = F[0, r] * max(own[at_label], tiny) if what == BACKWARD else own[at_label + 1]
+        own[at_label + 2] += -V[at, r] * P[depth, r] if what == BACKWARD else P[depth, r]
+    total = zero
     for k in range(K):
-        dvalues[leaf + k] += T[k, 0] * slopes
+        total += own[3 * k + 2]
+    for k in range(K):
+        share, part = own[3 * k], own[3 * k + 2]
+        dvalues[leaf + k] += share * (total - part) + (share - one) * part
 
 
 @inner(**VECTORISED)
