@@ -100,7 +100,7 @@ PRINTED = (  # report, what it is, published method, depth, data set or mean, an
     ),
     ("tao_table1_full", "TAO, Table 1: test RMSE of TAO-l-30, abalone", "TAO-l-30", None, "abalone", "RF-100"),
     ("tao_table1_full", "the same on cpu_act", "TAO-l-30", None, "cpu_act", "RF-100"),
-    ("sdtr_table2_evening", "SDTR, Table 2: test MSE of one tree, wine_red", "SDTR-Single", None, "wine_red", "RF"),
+    ("sdtr_table2_full", "SDTR, Table 2: test MSE of one tree, wine_red", "SDTR-Single", None, "wine_red", "RF"),
 )
 SCALE = {"p": 30, "depth": 6}
 ORPHAN = "---\norphan: true\n---\n\n"  # in no table of contents
