@@ -187,6 +187,15 @@ def test_constant_leaves_of_classes_are_linear_ones_without_weights(aggregation,
 
 
 @pytest.mark.parametrize("leaves", ["constant", "linear"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_score_that_is_no_number_leaves_no_loss(leaves, dtype):
+    smooth = SmoothTreeProblem(statement("log", leaves), dtype=dtype)
+    theta = some_theta(smooth)
+    theta[smooth.n_branches * (smooth.problem.n_features + 1) + 4] = np.nan  # of the second leaf's second class
+    assert np.isnan(smooth.value_and_grad(theta)[0])
+
+
+@pytest.mark.parametrize("leaves", ["constant", "linear"])
 def test_penalised_constants_of_leaves_without_rows_are_zero(leaves):
     X = np.linspace(0.0, 1.0, 50)[:, None]
     smooth = SmoothTreeProblem(TreeProblem(X, X[:, 0], depth=1, leaves=leaves, penalties=OF_CONSTANTS), alpha=1e6)

@@ -291,7 +291,7 @@ def softmax_rows(T, at, K):
             x = (T[at + k, r] - top[r]) * scale
             n = np.floor(max(x, least) + half)
             odds = exp2_fraction(max(x, least) - n) * power_of_two(n)
-            odds = odds if x > least else zero
+            odds = odds if x > least else zero if x <= least else x  # not a number where x is none
             T[at + k, r] = odds
             total[r] += odds
     for k in range(K):
