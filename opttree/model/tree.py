@@ -594,12 +594,8 @@ class Tree:
         share = self.leaf_proba(X)
         if not self.linear_leaves:
             return np.einsum("il,lk->ik", share, self._probabilities(self.values))
-        total = np.zeros((X.shape[0], self.n_outputs))
-        for leaf in range(self.n_leaves):
-            node = np.full(X.shape[0], self.n_branches + leaf, np.int32)
-            scores = wide.outputs_at(X, node, self.kept_leaves)
-            total += share[:, leaf, None] * self._probabilities(scores)
-        return total
+        mixed: Floats = subtree.mixture(X, share, self.leaf_arrays, self.link == "softmax")
+        return mixed
 
     def _probabilities(self, scores: Floats) -> Floats:
         if self.link == "identity":

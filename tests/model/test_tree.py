@@ -242,6 +242,26 @@ def test_gates_by_hand():
     answers = np.stack([1.0 + 3.0 * x[:, 0], 2.0 - x[:, 0]], axis=1)
     np.testing.assert_allclose(linear.predict(x), np.sum(linear.leaf_proba(x) * answers, axis=1))
     assert linear.flops(x) == 2 * 1 + 2 * 2 + 2 * 2
+
+
+@pytest.mark.parametrize("n", [1, 45])
+@pytest.mark.parametrize("clipped", [False, True])
+@pytest.mark.parametrize("link", ["identity", "softmax"])
+def test_mixtures_of_linear_leaves(link, clipped, n):
+    rng = np.random.default_rng(0)
+    values, coefs = rng.normal(size=(3, 4)), 3.0 * rng.normal(size=(3, 4, 5))
+    bounds = {"lower": values - 1.0, "upper": values + 2.0} if clipped else {}
+    classes = {"classes": list("abcd"), "link": link} if link == "softmax" else {}
+    splits = [[1, 2], [3, 4]], rng.normal(size=(2, 5)), rng.normal(size=2)
+    tree = Tree(*splits, values, coefs, gate=2.0, mixture=True, **bounds, **classes)
+    x = rng.normal(size=(n, 5))
+    scores = np.einsum("lkj,ij->ilk", coefs, x) + values
+    scores = np.clip(scores, values - 1.0, values + 2.0) if clipped else scores
+    answers = np.exp(scores) / np.exp(scores).sum(axis=2, keepdims=True) if link == "softmax" else scores
+    np.testing.assert_allclose(tree.outputs(x), np.einsum("il,ilk->ik", tree.leaf_proba(x), answers), rtol=1e-12)
+
+
+def test_flops_of_mixtures():
     assert small_tree(A=[[1.0, 1.0], [0.0, 1.0]], gate=1.0, mixture=True).flops(np.zeros((1, 2))) == 2 * 3 + 2 * 3
 
 

@@ -101,6 +101,48 @@ def leaf_shares(X, children, A, b, alpha):
 
 
 @kernel(**VECTORISED)
+def mixture_blocks(first, last, X, shares, values, coefs, lower, upper, is_softmax, out):
+    """`mixture` of the rows of some blocks."""
+    L, K, p = coefs.shape
+    zero = L - L
+    W, c, Z = np.zeros((L * K, -(-p // 4) * 4)), np.empty(L * K), np.empty((L * K, BLOCK))
+    x, total = np.zeros((W.shape[1] // 4, 4 * BLOCK)), np.empty((K, BLOCK))
+    for j in range(L * K):
+        c[j] = values[j // K, j % K]
+        W[j, :p] = coefs[j // K, j % K]
+    for i in range(first, last):
+        begin, size = i * BLOCK, min(BLOCK, X.shape[0] - i * BLOCK)
+        for k in range(p):
+            at = (k % 4) * BLOCK
+            for r in range(size):
+                x[k // 4, at + r] = X[begin + r, k]
+        products(x, W, c, zero, L * K, Z, zero)
+        total[:] = 0.0
+        for leaf in range(L):
+            if lower.size:
+                for k in range(K):
+                    for r in range(BLOCK):
+                        Z[leaf * K + k, r] = min(max(Z[leaf * K + k, r], lower[leaf, k]), upper[leaf, k])
+            if is_softmax:
+                softmax_rows(Z, leaf * K, K)
+            for k in range(K):
+                for r in range(size):
+                    total[k, r] += shares[begin + r, leaf] * Z[leaf * K + k, r]
+        for r in range(size):
+            for k in range(K):
+                out[begin + r, k] = total[k, r]
+
+
+def mixture(X, shares, leaves, is_softmax):
+    """Answers (n, K) of all linear leaves, or their class probabilities, weighted by the ``shares (n, L)`` of leaves."""
+    n, p = X.shape
+    L, K = leaves.values.shape
+    out = np.empty((n, K))
+    share(mixture_blocks, -(-n // BLOCK), BLOCK * L * K * (p + 10) / VECTORS, X, shares, *leaves, is_softmax, out)
+    return out
+
+
+@kernel(**VECTORISED)
 def gates_blocks(first, last, X, A, b, alpha, branches, out):
     """Left probabilities of the rows of some blocks at ``branches``, see `set_gates`."""
     m = branches.size
