@@ -76,14 +76,32 @@ def test_randomised_trees_with_all_features_are_carts(K):
     assert [len(end) + 1 for end in ends] == [len(np.unique(x)) for x in X.T]
 
 
-@pytest.mark.parametrize("distinct", [1, 2, 256, 257, 5000])
+@pytest.mark.parametrize("distinct", [1, 2, 256, 257, 2500, 2600, 5000])
 def test_bins_are_in_order_and_keep_few_values_apart(distinct):
     x = np.random.default_rng(0).permutation(np.arange(5000) % distinct).astype(np.float32)[:, None]
     codes, ends, coarse = binned.in_bins(x)
-    assert coarse.tolist() == [np.unique(x).size > binned.BINS]
+    assert coarse.tolist() == [2 * distinct > 5000]  # of one row each, or hardly more
     assert np.array_equal(codes[0], np.searchsorted(ends[0], x[:, 0]))
-    assert min(distinct, 250) - 1 <= codes.max() < min(distinct, 256)
-    assert np.bincount(codes[0]).max() <= 2 * (5000 // distinct + 1) + 5000 // 256
+    assert codes.dtype == (np.uint16 if 256 < distinct <= 2500 else np.uint8)
+    if coarse[0]:
+        assert 249 <= codes.max() < 256
+        assert np.bincount(codes[0]).max() <= 4 + 5000 // 256
+    else:
+        assert codes.max() == distinct - 1
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_a_key_of_many_levels_is_told_apart_beside_other_features(K):
+    rng = np.random.default_rng(0)
+    key = rng.permutation(np.arange(6000) % 1500)
+    Y = rng.normal(size=(1500, K)).astype(np.float32)[key]
+    codes, _ends, coarse = binned.in_bins(np.stack([7.0 * key, rng.integers(0, 2, 6000)], axis=1))
+    assert not coarse.any()
+    rows = np.arange(6000, dtype=np.int32)
+    grown = binned.grow(codes, rows, Y, np.ones(6000, np.float32), 40, 1, 2, 7)
+    leaves = np.flatnonzero(grown.left < 0)
+    assert leaves.size < 1.2 * 1500  # in 256 bins 512 with the other feature, each of several keys
+    assert all(np.ptp(key[rows[grown.first[t] : grown.last[t]]]) == 0 for t in leaves)
 
 
 @pytest.mark.parametrize("K", [1, 2])

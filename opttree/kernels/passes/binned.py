@@ -1,8 +1,10 @@
 """Randomised trees on features in bins: for each node, histograms of some random features.
 
 Rows of a node lie one after another in one array, which splits part in place. It is scikit-learn's randomised tree, but
-that thresholds lie between bins, of which a feature of up to 256 different values loses nothing; leaves whose rows are
-in one bin and differ may be given bins of their own, see `solvers.ensembles.growth`.
+that thresholds lie between bins. A feature of up to 256 different values loses nothing. One of more values, each of
+several rows, as keys are, has a code for each of them, of which a node joins as many as it must: below a few splits,
+none. Of other features, leaves whose rows are in one bin and differ may be given bins of their own, see
+`solvers.ensembles.growth`.
 """
 
 from collections import namedtuple
@@ -13,6 +15,8 @@ from opttree.kernels.passes.thresholds import between
 from opttree.runtime.compiling.compiled import inner, kernel
 
 BINS = 256
+CODES = 65_536  # values of a feature of many, up to which each has a code
+REPEATS = 2  # rows of each of them on average, from which on it has one
 
 # of each node: children, -1 at leaves; feature, and the last bin that goes left; where its rows begin and end
 Grown = namedtuple("Grown", "left right feature cut first last")
@@ -30,30 +34,38 @@ def drawn(state, most):
 
 
 @inner(fastmath={"reassoc", "contract"})
-def best_cut(codes, rows, w, wy, fewest, weight, sums, counts):
-    """The gain and the last bin on the left of the best cut of one feature, and whether rows are in several bins.
+def best_cut(codes, rows, w, wy, fewest, own, weight, sums, counts):
+    """The gain and the last code on the left of the best cut of one feature, and whether rows have several codes.
 
-    ``rows (m,)`` with weights ``w (m,)`` and weighted outcomes ``wy (m, K)``; ``weight (BINS,)``, ``sums (BINS, K)``
-    and ``counts (BINS,)`` are room for the histograms, zero before and after.
+    ``rows (m,)`` with weights ``w (m,)`` and weighted outcomes ``wy (m, K)``; ``own`` is room for their codes,
+    ``weight (BINS,)``, ``sums (BINS, K)`` and ``counts (BINS,)`` for the histograms, zero before and after. Where the
+    codes span more than `BINS`, two, four, ... of them share one.
     """
     K = wy.shape[1]
-    lowest, highest = BINS, -1
+    lowest, highest = np.int64(CODES), np.int64(-1)
     for e in range(rows.size):
         c = np.int64(codes[rows[e]])
+        own[e] = c
         lowest, highest = min(lowest, c), max(highest, c)
-        weight[c] += w[e]
-        counts[c] += 1
-        for k in range(K):
-            sums[c, k] += wy[e, k]
-    best, cut, below, n_below = -np.inf, -1, 0.0, 0
-    if highest > lowest:
+    shift, varies = np.int64(0), highest > lowest
+    while (highest - lowest) >> shift >= BINS:
+        shift += 1
+    top = (highest - lowest) >> shift
+    best, cut, below, n_below = -np.inf, np.int64(-1), 0.0, 0
+    if varies:
+        for e in range(rows.size):
+            c = (np.int64(own[e]) - lowest) >> shift
+            weight[c] += w[e]
+            counts[c] += 1
+            for k in range(K):
+                sums[c, k] += wy[e, k]
         above = 0.0
         total, left = np.zeros(K), np.zeros(K)
-        for c in range(lowest, highest + 1):
+        for c in range(top + 1):
             above += weight[c]
             for k in range(K):
                 total[k] += sums[c, k]
-        for c in range(lowest, highest):
+        for c in range(top):
             if counts[c]:
                 below += weight[c]
                 above -= weight[c]
@@ -66,9 +78,9 @@ def best_cut(codes, rows, w, wy, fewest, weight, sums, counts):
                 if n_below >= fewest and rows.size - n_below >= fewest and below > 0.0 and above > 0.0:
                     gain = squares_left / below + squares_right / above
                     if gain > best:
-                        best, cut = gain, c
-    weight[lowest : highest + 1], sums[lowest : highest + 1], counts[lowest : highest + 1] = 0.0, 0.0, 0
-    return best, cut, highest > lowest
+                        best, cut = gain, lowest + ((c + 1) << shift) - 1
+        weight[: top + 1], sums[: top + 1], counts[: top + 1] = 0.0, 0.0, 0
+    return best, cut, varies
 
 
 @inner()
@@ -85,7 +97,7 @@ def differ(values):
 def grow(codes, rows, Y, w, depth, fewest, n_features, seed):
     """A tree of at most ``depth`` levels on ``rows (m,)``, which are brought into the order of its leaves.
 
-    codes : (p, n) uint8, the bins of the features.
+    codes : (p, n) uint8 or uint16, of the features, see `in_bins`.
     Y, w : (n, K) outcomes of means near zero, and (n,) weights.
     n_features : features that are tried at each node, those without two bins aside.
     """
@@ -100,6 +112,7 @@ def grow(codes, rows, Y, w, depth, fewest, n_features, seed):
     order, size = np.arange(p), 0
     y, own, wy = np.empty((m, K)), np.empty(m), np.empty((m, K))
     spare, y_spare, w_spare = np.empty(m, rows.dtype), np.empty((m, K)), np.empty(m)
+    own_codes = np.empty(m, codes.dtype)
     for e in range(m):
         own[e] = w[rows[e]]
         for k in range(K):
@@ -124,7 +137,9 @@ def grow(codes, rows, Y, w, depth, fewest, n_features, seed):
                 order[k] = j
                 if constant[t, j]:
                     continue
-                gain, c, varies = best_cut(codes[j], rows[a:b], own[a:b], wy[a:b], fewest, weight, sums, counts)
+                gain, c, varies = best_cut(
+                    codes[j], rows[a:b], own[a:b], wy[a:b], fewest, own_codes, weight, sums, counts
+                )
                 tried += varies
                 constant[t, j] = not varies
                 if gain > best:
@@ -153,10 +168,11 @@ def grow(codes, rows, Y, w, depth, fewest, n_features, seed):
 
 
 def in_bins(X):
-    """Codes (p, n) uint8 of the features of ``X (n, p)``, between which values each bin ends and the next begins, and
+    """Codes (p, n) of the features of ``X (n, p)``, between which values each bin ends and the next begins, and
     (p,) whether bins hold several values.
 
-    Bins hold about equally many rows, or one value each where there are at most `BINS`.
+    Bins hold about equally many rows, or one value each where there are at most `BINS` of them, or at most `CODES` and
+    `REPEATS` rows of each; codes are uint8 where all are below `BINS`, else uint16.
     """
     n, p = X.shape
     codes, ends, coarse = np.empty((p, n), np.uint8), [], np.zeros(p, np.bool_)
@@ -164,12 +180,15 @@ def in_bins(X):
         order = np.argsort(x)
         values = x[order]
         last = np.flatnonzero(values[1:] > values[:-1])  # places of the last rows of values
-        coarse[j] = last.size >= BINS
+        keyed = BINS <= last.size < min(CODES, n // REPEATS)
+        coarse[j] = last.size >= BINS and not keyed
         if coarse[j]:
             wanted = np.searchsorted(last + 1, np.arange(1, BINS) * (n / BINS))
             last = last[np.unique(wanted[wanted < last.size])]
         ends.append(between(values[last].astype(np.float64), values[last + 1].astype(np.float64)))
-        ordered = np.zeros(n, np.uint8)
+        if keyed and codes.dtype == np.uint8:
+            codes = codes.astype(np.uint16)
+        ordered = np.zeros(n, codes.dtype)
         ordered[last + 1] = 1
-        codes[j, order] = np.cumsum(ordered, dtype=np.uint8)
+        codes[j, order] = np.cumsum(ordered, dtype=codes.dtype)
     return codes, ends, coarse
