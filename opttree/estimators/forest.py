@@ -320,7 +320,7 @@ def _model(options: Estimator, fit: Fit, outcome: Outcome) -> dict[str, Any]:
             info = {**info, "oob": options.oob_loss_ / unit}
         new = options.forest_.joined(new)
     kind = bridge.solvers.ensembles.KINDS[int(info["kind"])]
-    chosen = is_searched(options) and kind not in ("cart", "cart-constant", "extra")
+    chosen = is_searched(options) and not kind.startswith(("cart", "extra"))
     answers, counts = new.outside
     outside = np.full((len(weight), answers.shape[1]), np.nan)
     outside[np.flatnonzero(weight)[counts > 0]] = answers[counts > 0]
@@ -443,8 +443,8 @@ class _TAOForest(ForestModel):
         than 30 rows in the mean also randomised trees of constant leaves, and, beside linear
         leaves, a ridge regression (trees of one leaf), in the shares that predict best on held-out rows, see
         `solvers.StackedForest`. "auto": "stacked" for fewer than 2000 rows and ten trees or more, unless
-        ``warm_start``; otherwise oblique trees, or "cart", with linear or constant leaves, if its out-of-bag error
-        is clearly lower, see `solvers.TAOForest`.""",
+        ``warm_start``; otherwise oblique trees, or "cart", with linear or constant leaves and half or all of the
+        features at each split, if its out-of-bag error is clearly lower, see `solvers.TAOForest`.""",
     )
     max_samples: float = option(0.9, "Share of the rows in each tree's sample.", above=0, most=1)
     bootstrap: bool = option(False, "Whether each tree gets a bootstrap sample instead.")
@@ -478,7 +478,9 @@ class _TAOForest(ForestModel):
         above=0,
     )
     max_features: float | None = option(
-        None, "Number or share of random features for each tree or node (section 5.5 of the paper); None: all."
+        None,
+        """Number or share of random features for each tree or node (section 5.5 of the paper); None: all, and half at
+        each split of "cart", of which ``kind="auto"`` also tries all.""",
     )
     feature_subsets: Literal["global", "local"] = option("global", "Whether features are drawn per tree or per node.")
     common_start: bool = option(False, "Whether all trees start from the same random hyperplanes (section 5.5).")
@@ -532,7 +534,7 @@ class TAOForestRegressor(RegressionTree, _TAOForest):
         variance.
     kind_ : str
         Kind of the trees: "oblique", "axis", "cart", "extra" or "stacked"; "cart-constant" if "auto" has chosen
-        randomised trees with constant leaves.
+        randomised trees with constant leaves, "cart-all" or "cart-constant-all" if their splits look at all features.
     depth_ : int
         Depth of the TAO trees if it was chosen; else the depth of the deepest tree.
     shrinkage_, leaf_lasso_ : float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from opttree.statement import L2, TreeProblem
 from solvers.core.base import Solver, Step, Steps, at_hand, at_last_call
 from solvers.core.parallel import spread, width
 from solvers.core.result import Termination
-from solvers.ensembles.growth import GrownTree, Shared, grow
+from solvers.ensembles.growth import ALL_FEATURES, GrownTree, Shared, grow
 from solvers.ensembles.growth_options import MOST_FEATURES, GrowthOptions
 from solvers.ensembles.in_time import rows_in_time
 from solvers.tao.tao import PRINTED_STEPS
@@ -30,9 +31,13 @@ SHRINKAGES = (0.03, 0.3, 3.0, 30.0)
 UNSHRUNK = 1e-9  # rows
 LASSOS = (0.003, 0.01, 0.03)
 FREE = 1.005  # the out-of-bag error may rise by this factor if leaves become sparser
-KINDS = ("auto", "oblique", "axis", "cart", "extra", "stacked", "cart-constant")  # "stacked" by `StackedForest`
+KINDS = (  # "stacked" by `StackedForest`
+    *("auto", "oblique", "axis", "cart", "extra", "stacked", "cart-constant"),
+    *("cart" + ALL_FEATURES, "cart-constant" + ALL_FEATURES),
+)
 PILOTS = 8  # trees of each kind, on bootstrap samples, to compare the kinds
 CLEARLY = 0.04  # CART trees are preferred if their error is lower by this share at 2,000 rows, half of it at 8,000
+ALL_CLEARLY = 0.1  # and those of all features if theirs is lower by this share than with half of them
 # Kinds behind by this factor with as many trees, each on half of as many rows, are not compared any further
 BEHIND, FEW_PILOTS, FIRST_ROWS = 1.03, 5, 8000
 ENOUGH = 10  # trees, for which rows are left out where a time limit is short
@@ -144,7 +149,7 @@ class TAOForest(GrowthOptions, Solver):
         if problem.loss_function.lacks("averages"):
             return f"the trees of a forest are fitted under squared loss; the problem asks for loss={problem.loss!r}"
         if self.monotone is not None:
-            if self.kind not in ("cart", "cart-constant", "extra") or problem.leaves != "constant":
+            if not self.kind.startswith(("cart", "extra")) or problem.leaves != "constant":
                 return f"monotone is for kind 'cart' or 'extra' and constant leaves; got kind={self.kind!r}"
             if problem.is_classification or problem.n_outputs > 1:
                 return "monotone is for one number; the problem has classes or several outputs"
@@ -223,11 +228,13 @@ class TAOForest(GrowthOptions, Solver):
             After each tree.
         """
         common, *_seeds_of_known = rng.spawn(1 + self.first)
+        pristine = deepcopy(common)
         shrinkages, lassos = self._leaf_models(problem)
 
         def prepared(part: TreeProblem, sample: Any) -> Shared:
             options = replace(self, sample=sample)
-            return Shared.of(part, options, shrinkages, common if self.common_start else None, lassos)
+            start = deepcopy(pristine) if self.common_start else None  # the same one for pilots and for later trees
+            return Shared.of(part, options, shrinkages, start, lassos)
 
         kind: str = self.kind
         if kind == "auto":
@@ -284,7 +291,7 @@ class TAOForest(GrowthOptions, Solver):
         n_trees = float(self.first + self.n_trees)
 
         def best(errors: dict[str, float]) -> str:
-            return min(kinds, key=lambda kind: errors[kind] * (clearly if kind == ours else 1.0))
+            return min(errors, key=lambda kind: errors[kind] * (clearly if kind == ours else 1.0))
 
         if problem.n_samples > FIRST_ROWS:
             count = FEW_PILOTS
@@ -292,18 +299,46 @@ class TAOForest(GrowthOptions, Solver):
             some = problem.sample(np.sort(common.choice(problem.n_samples, FIRST_ROWS, replace=False)))
             tried: dict[str, Tally] = {}
             until = (1.0 - LOOK) * seconds_left()
-            yield from self._pilots(prepared(some, 0.5), kinds, count, common, tried, until)
+            part = prepared(some, 0.5)
+            yield from self._pilots(part, kinds, count, common, tried, until)
             tried = {kind: tally for kind, tally in tried.items() if len(tally.grown) >= min(2, self.n_trees)}
             if not tried:
                 return kinds[0]
             left, scale = seconds_left(), problem.n_samples / FIRST_ROWS
             in_time = {kind: max(min(n_trees, left / (scale * tally.pace)), 1.0) for kind, tally in tried.items()}
             errors = expected_errors(tried, in_time)
+            yield from self._with_all_features(part, count, common, tried, errors, until)
             kinds = [kind for kind in errors if errors[kind] <= BEHIND * min(errors.values())]
             if len(kinds) == 1 or scale * count * sum(tried[kind].pace for kind in kinds) > LOOK * left:
                 return best(errors)
         yield from self._pilots(whole, kinds, count, common, tallies)
-        return best(expected_errors({kind: tallies[kind] for kind in kinds}, dict.fromkeys(kinds, n_trees)))
+        errors = expected_errors({kind: tallies[kind] for kind in kinds}, dict.fromkeys(kinds, n_trees))
+        if problem.n_samples <= FIRST_ROWS:
+            yield from self._with_all_features(whole, count, common, tallies, errors)
+        return best(errors)
+
+    def _with_all_features(
+        self,
+        shared: Shared,
+        count: int,
+        common: Rng,
+        tallies: dict[str, Tally],
+        errors: dict[str, float],
+        until: float = 0.0,
+    ) -> Iterator[None]:
+        """Add to ``errors`` that of the better of CART's kinds with all features at each split, where half of them are
+        usual and it is clearly better: where few features tell most, half of the splits are made without them.
+        """
+        half = min((kind for kind in errors if kind.startswith("cart")), key=errors.__getitem__, default="")
+        if not half or not shared.takes_half:
+            return
+        whole = half + ALL_FEATURES
+        yield from self._pilots(shared, [whole], count, common, tallies, until)
+        both = {kind: tallies[kind] for kind in (half, whole)}
+        if all(len(tally.grown) > 1 for tally in both.values()):
+            found = expected_errors(both, dict.fromkeys(both, float(self.first + self.n_trees)))
+            if found[whole] < (1.0 - ALL_CLEARLY) * found[half]:
+                errors[whole] = errors[half] * found[whole] / found[half]
 
     def _pilots(
         self,

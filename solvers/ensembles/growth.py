@@ -32,6 +32,7 @@ MOST_BINNED = 16  # outputs, up to which randomised trees are grown on features 
 CART_ROWS = 4  # a randomised tree is grown down to one row per this many parameters of a linear leaf
 FEW_ENOUGH = 10  # rows, of which a constant leaf may consist
 CART_FEATURES = 0.5  # share of random features for each of its splits
+ALL_FEATURES = "-all"  # the end of the names of kinds whose splits look at all features
 PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
 MOST_MOMENTS = 2**27  # bytes of Gram matrices of all nodes, beyond which trees are `TAO`'s, leaves and all
 MOST_SPANNED = 2e9  # multiplications of the span of the rows, a fifth of a second
@@ -140,6 +141,11 @@ class Shared:
         return not self.is_sparse and self.options.monotone is None and self.Y.shape[1] <= MOST_BINNED
 
     @property
+    def takes_half(self) -> bool:
+        """Whether splits of CART's trees look at half of the features."""
+        return self.options.max_features is None and self.rows.shape[1] > 1 and not self.by_root
+
+    @property
     def bins(self) -> tuple[NDArray[np.uint8], list[Floats], NDArray[np.bool_]]:
         """The features in bins, see `opttree.kernels.passes.binned.in_bins`; made once for all copies of this."""
         if not self.made:
@@ -162,6 +168,9 @@ class Shared:
         """The same for trees of one kind: leaves of "cart" and "extra" are too small for a lasso to choose by, those of
         wide trees are fitted once, those of "cart-constant" are constants.
         """
+        if kind.endswith(ALL_FEATURES):
+            options = replace(self.options, max_features=1.0)
+            return replace(self, options=options).of_kind(kind.removesuffix(ALL_FEATURES))
         if kind == "cart-constant":
             return replace(self, linear=False).of_kind("cart")
         if kind == "oblique" and self.wide and self.linear:
@@ -214,6 +223,7 @@ def grow(shared: Shared, task: tuple[str, Rng], ended: Callable[[], bool] | None
     for ``ended``, which is for oblique trees, see `oblique`.
     """
     kind, rng = task
+    kind = kind.removesuffix(ALL_FEATURES)
     w = shared.weights(rng)
     rows = np.flatnonzero(w).astype(np.int32)
     sample = alternation.Sample(shared.X, shared.Y, shared.blocks, w)

@@ -141,7 +141,7 @@ class ForestOverParts:
         """The tree with leaves shrunk towards their parents' models, as of a forest in memory."""
         p = self.problem.n_features
         q = int(alternation.padded(p))
-        linear = self.problem.leaves == "linear" and self.kind != "cart-constant"
+        linear = self.problem.leaves == "linear" and not self.kind.startswith("cart-constant")
         linear = linear and tree.n_leaves * q * q * 8 <= MOST_BYTES
         moments = yield _moments, _Told(tree, self.bag(number), linear, self.count)
         lasso = 0.0 if np.isnan(self.lasso) else 2.0 * self.lasso

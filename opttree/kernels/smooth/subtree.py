@@ -134,7 +134,7 @@ def mixture_blocks(first, last, X, shares, values, coefs, lower, upper, is_softm
 
 
 def mixture(X, shares, leaves, is_softmax):
-    """Answers (n, K) of all linear leaves, or their class probabilities, weighted by the ``shares (n, L)`` of leaves."""
+    """Answers (n, K) of all linear leaves, or their class probabilities, weighted by the leaves' ``shares (n, L)``."""
     n, p = X.shape
     L, K = leaves.values.shape
     out = np.empty((n, K))

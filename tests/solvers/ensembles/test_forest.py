@@ -8,8 +8,8 @@ from sklearn.linear_model import LinearRegression
 from opttree import L1, L2, Forest, TreeProblem
 from solvers import TAO, Boosting, CartInit, Distilled, TAOForest, solve
 from solvers.conformance import dense
-from solvers.ensembles.forest import SHRINKAGES, Tally
-from solvers.ensembles.growth import Shared, grow
+from solvers.ensembles.forest import KINDS, SHRINKAGES, Tally
+from solvers.ensembles.growth import ALL_FEATURES, Shared, grow
 from tests.conftest import classification_problem, regression_problem
 from tests.solvers.test_tao import lasso_of
 from tests.statements import regression
@@ -136,3 +136,42 @@ def test_the_lasso_of_splits_makes_trees_smaller(friedman):
         np.count_nonzero(solve(problem, TAO(split_lasso=strength), random_state=0).tree.A) for strength in (0.2, 0.001)
     )
     assert small < large
+
+
+def keys(n_classes, n=4000, levels=500):
+    """A key, a feature of two values and one of three; the key decides nearly all."""
+    rng = np.random.default_rng(0)
+    key, others = rng.permutation(np.arange(n) % levels), rng.integers(0, (2, 3), (n, 2))
+    effect = rng.integers(0, n_classes, levels) if n_classes else rng.normal(size=levels)
+    y = (effect[key] + others[:, 0]) % n_classes if n_classes else effect[key] + 0.2 * rng.normal(size=n)
+    return np.column_stack([7.0 * key + 1e5, others]), y
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+def test_splits_look_at_all_features_where_one_of_them_says_it_all(n_classes):
+    X, y = keys(n_classes)
+    problem = TreeProblem(X, y, 40, leaves="linear", **({"loss": "log"} if n_classes else {}))
+    train, test = problem.sample(np.arange(2400)), problem.sample(np.arange(2400, 4000))
+    chosen = solve(train, TAOForest(10, shrinkage=0.3), random_state=0)
+    kind = KINDS[int(chosen.trace.rows[-1].info["kind"])]
+    assert kind.startswith("cart")
+    assert kind.endswith(ALL_FEATURES)
+    half = solve(train, TAOForest(10, kind=kind.removesuffix(ALL_FEATURES), shrinkage=0.3), random_state=0)
+    brier = [np.mean((result.tree.outputs(test.X) - indicators(test)) ** 2) for result in (chosen, half)]
+    assert brier[0] < 0.8 * brier[1]
+    given = solve(train, TAOForest(10, shrinkage=0.3, max_features=0.5), random_state=0)
+    assert not KINDS[int(given.trace.rows[-1].info["kind"])].endswith(ALL_FEATURES)
+
+
+def indicators(problem):
+    return np.eye(problem.n_outputs)[problem.Y[:, 0].astype(int)] if problem.is_classification else problem.Y
+
+
+def test_a_kind_that_is_chosen_has_the_trees_it_has_when_it_is_named():
+    X, y = make_friedman1(300, random_state=0)
+    problem = TreeProblem(X, y, 4, leaves="linear")
+    chosen = solve(problem, TAOForest(3, common_start=True), random_state=0)
+    kind = KINDS[int(chosen.trace.rows[-1].info["kind"])]
+    named = solve(problem, TAOForest(3, kind=kind, common_start=True), random_state=0)
+    assert kind == "oblique"
+    assert chosen.tree.trees == named.tree.trees
