@@ -308,6 +308,7 @@ class TAOForest(GrowthOptions, Solver):
             in_time = {kind: max(min(n_trees, left / (scale * tally.pace)), 1.0) for kind, tally in tried.items()}
             errors = expected_errors(tried, in_time)
             yield from self._with_all_features(part, count, common, tried, errors, until)
+            left = seconds_left()
             kinds = [kind for kind in errors if errors[kind] <= BEHIND * min(errors.values())]
             if len(kinds) == 1 or scale * count * sum(tried[kind].pace for kind in kinds) > LOOK * left:
                 return best(errors)
@@ -334,11 +335,9 @@ class TAOForest(GrowthOptions, Solver):
             return
         whole = half + ALL_FEATURES
         yield from self._pilots(shared, [whole], count, common, tallies, until)
-        both = {kind: tallies[kind] for kind in (half, whole)}
-        if all(len(tally.grown) > 1 for tally in both.values()):
-            found = expected_errors(both, dict.fromkeys(both, float(self.first + self.n_trees)))
-            if found[whole] < (1.0 - ALL_CLEARLY) * found[half]:
-                errors[whole] = errors[half] * found[whole] / found[half]
+        gained = gain(tallies[half], tallies[whole], self.first + self.n_trees)
+        if gained > ALL_CLEARLY:
+            errors[whole] = (1.0 - gained) * errors[half]
 
     def _pilots(
         self,
@@ -420,6 +419,18 @@ def expected_errors(tallies: dict[str, Tally], n_trees: dict[str, float]) -> dic
     return {kind: float(np.nan_to_num(tally.errors(n_trees[kind], rows)).min()) for kind, tally in tallies.items()}
 
 
+def gain(usual: Tally, other: Tally, n_trees: int) -> float:
+    """By which share the other's expected out-of-bag error is lower, less two standard errors of the rows' mean."""
+    rows = (usual.counts > 1) & (other.counts > 1)
+    if rows.sum() < FEW_PAIRS:
+        return 0.0
+    first, second = (tally.row_errors(n_trees, rows) for tally in (usual, other))
+    w = usual.shared.w[rows] / usual.shared.w[rows].sum()
+    lower = first - second
+    spread = np.sqrt(np.square(w) @ np.square(lower - w @ lower))
+    return float((w @ lower - 2.0 * spread) / max(w @ first, 1e-300))
+
+
 class Tally:
     """Trees, and running sums of out-of-bag errors for each set of leaf models: shrinkages and lassos."""
 
@@ -497,8 +508,16 @@ class Tally:
             return np.full(len(self.squares), np.nan)
         if twice.sum() < FEW_PAIRS:
             return np.sum(w[seen] * self.squares[:, seen] / counts[seen], axis=1) / w[seen].sum()
-        squares, counts, w = self.squares[:, twice], counts[twice], w[twice]
-        products = np.square(self.residuals[:, twice]).sum(axis=2) - squares
-        pairs = np.sum(w * products / (counts * (counts - 1.0)), axis=1) / w.sum()
-        alone = np.sum(w * squares / counts, axis=1) / w.sum()
+        pairs, alone = (np.sum(w[twice] * part, axis=1) / w[twice].sum() for part in self._of_rows(twice))
         return np.maximum(pairs + (alone - pairs) / n_trees, 0.0)
+
+    def row_errors(self, n_trees: float, rows: NDArray[np.bool_]) -> Floats:
+        """What each of these rows adds to the lowest of `errors`, but for its weight; it may be negative."""
+        pairs, alone = (part[int(np.argmin(self.errors(n_trees, rows)))] for part in self._of_rows(rows))
+        return pairs + (alone - pairs) / n_trees
+
+    def _of_rows(self, rows: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """(shrinkages, m) mean products of residuals of two trees, and squared residuals of one, of each row."""
+        squares, counts = self.squares[:, rows], self.counts[rows]
+        products = np.square(self.residuals[:, rows]).sum(axis=2) - squares
+        return products / (counts * (counts - 1.0)), squares / counts

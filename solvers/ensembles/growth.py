@@ -33,6 +33,7 @@ CART_ROWS = 4  # a randomised tree is grown down to one row per this many parame
 FEW_ENOUGH = 10  # rows, of which a constant leaf may consist
 CART_FEATURES = 0.5  # share of random features for each of its splits
 ALL_FEATURES = "-all"  # the end of the names of kinds whose splits look at all features
+BOOTSTRAP = 0.63  # share of different rows in a bootstrap sample
 PINNED = 1.0  # rows per parameter of a linear leaf: with fewer, rows stay in the leaf they were fitted in (puma32H)
 MOST_MOMENTS = 2**27  # bytes of Gram matrices of all nodes, beyond which trees are `TAO`'s, leaves and all
 MOST_SPANNED = 2e9  # multiplications of the span of the rows, a fifth of a second
@@ -169,7 +170,9 @@ class Shared:
         wide trees are fitted once, those of "cart-constant" are constants.
         """
         if kind.endswith(ALL_FEATURES):
-            options = replace(self.options, max_features=1.0)
+            sample = self.options.sample  # of nearly all rows, such trees would be nearly the same
+            sample = sample if isinstance(sample, float) and sample < BOOTSTRAP else "bootstrap"
+            options = replace(self.options, max_features=1.0, sample=sample)
             return replace(self, options=options).of_kind(kind.removesuffix(ALL_FEATURES))
         if kind == "cart-constant":
             return replace(self, linear=False).of_kind("cart")

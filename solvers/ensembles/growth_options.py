@@ -30,9 +30,10 @@ class GrowthOptions(Checked):
         of the first kind, of "cart" and of "cart" with constant leaves on bootstrap samples, and takes one of the
         latter ("cart-constant" where leaves are linear) if its expected out-of-bag error is below .96 of the first's,
         .98 for 8,000 rows and so on; unless ``max_features`` is given, the better of the two is also grown with
-        all features at each split ("cart-all", "cart-constant-all"), which are taken if their error is lower by a
-        tenth than with half of them. For more than 8,000 rows five trees of each kind on
-        half of so many are grown before, after which kinds that are three percent behind are given up.
+        all features at each split ("cart-all", "cart-constant-all"), on bootstrap or smaller samples, and taken if
+        its error is lower by a tenth and two standard errors than with half of them. For more than 8,000 rows five
+        trees of each kind on half of so many are grown before, after which kinds that are three percent behind are
+        given up.
         ``step.info["kind"]`` is the number of the kind in `KINDS`.""",
         )
     )

@@ -1,10 +1,9 @@
 """Randomised trees on features in bins: for each node, histograms of some random features.
 
 Rows of a node lie one after another in one array, which splits part in place. It is scikit-learn's randomised tree, but
-that thresholds lie between bins. A feature of up to 256 different values loses nothing. One of more values, each of
-several rows, as keys are, has a code for each of them, of which a node joins as many as it must: below a few splits,
-none. Of other features, leaves whose rows are in one bin and differ may be given bins of their own, see
-`solvers.ensembles.growth`.
+that thresholds lie between bins. A feature of up to 256 different values loses nothing, nor one of more values, each of
+several rows, as keys are, which has a code for each. Of other features, leaves whose rows are in one bin and differ may
+be given bins of their own, see `solvers.ensembles.growth`.
 """
 
 from collections import namedtuple
@@ -17,6 +16,7 @@ from opttree.runtime.compiling.compiled import inner, kernel
 BINS = 256
 CODES = 65_536  # values of a feature of many, up to which each has a code
 REPEATS = 2  # rows of each of them on average, from which on it has one
+DENSE = 4  # codes per row, up to which a histogram has room for those without rows, too
 
 # of each node: children, -1 at leaves; feature, and the last bin that goes left; where its rows begin and end
 Grown = namedtuple("Grown", "left right feature cut first last")
@@ -38,8 +38,8 @@ def best_cut(codes, rows, w, wy, fewest, own, weight, sums, counts):
     """The gain and the last code on the left of the best cut of one feature, and whether rows have several codes.
 
     ``rows (m,)`` with weights ``w (m,)`` and weighted outcomes ``wy (m, K)``; ``own`` is room for their codes,
-    ``weight (BINS,)``, ``sums (BINS, K)`` and ``counts (BINS,)`` for the histograms, zero before and after. Where the
-    codes span more than `BINS`, two, four, ... of them share one.
+    ``weight (C,)``, ``sums (C, K)`` and ``counts (C,)`` for the histograms of C codes, zero before and after. Where few
+    rows have codes far apart, those are numbered anew.
     """
     K = wy.shape[1]
     lowest, highest = np.int64(CODES), np.int64(-1)
@@ -47,14 +47,22 @@ def best_cut(codes, rows, w, wy, fewest, own, weight, sums, counts):
         c = np.int64(codes[rows[e]])
         own[e] = c
         lowest, highest = min(lowest, c), max(highest, c)
-    shift, varies = np.int64(0), highest > lowest
-    while (highest - lowest) >> shift >= BINS:
-        shift += 1
-    top = (highest - lowest) >> shift
+    varies, top = highest > lowest, highest - lowest
+    anew = top >= max(BINS, DENSE * rows.size)
+    named = np.empty(rows.size if anew else 0, own.dtype)
+    if anew:
+        top = np.int64(-1)
+        for e in np.argsort(own[: rows.size]):
+            c = own[e]
+            if top < 0 or c != named[top]:
+                top += 1
+                named[top] = c
+            own[e] = top
+        lowest = np.int64(0)
     best, cut, below, n_below = -np.inf, np.int64(-1), 0.0, 0
     if varies:
         for e in range(rows.size):
-            c = (np.int64(own[e]) - lowest) >> shift
+            c = np.int64(own[e]) - lowest
             weight[c] += w[e]
             counts[c] += 1
             for k in range(K):
@@ -78,7 +86,7 @@ def best_cut(codes, rows, w, wy, fewest, own, weight, sums, counts):
                 if n_below >= fewest and rows.size - n_below >= fewest and below > 0.0 and above > 0.0:
                     gain = squares_left / below + squares_right / above
                     if gain > best:
-                        best, cut = gain, lowest + ((c + 1) << shift) - 1
+                        best, cut = gain, np.int64(named[c]) if anew else lowest + c
         weight[: top + 1], sums[: top + 1], counts[: top + 1] = 0.0, 0.0, 0
     return best, cut, varies
 
@@ -108,7 +116,10 @@ def grow(codes, rows, Y, w, depth, fewest, n_features, seed):
     first, last, parent = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64)
     constant = np.zeros((most, p), np.bool_)  # features that are known not to vary at a node
     state = np.array([seed | 1], np.uint64)
-    weight, sums, counts = np.zeros(BINS), np.zeros((BINS, K)), np.zeros(BINS, np.int64)
+    n_codes = np.int64(BINS)
+    for j in range(p if codes.itemsize > 1 else 0):
+        n_codes = max(n_codes, np.int64(codes[j].max()) + 1)
+    weight, sums, counts = np.zeros(n_codes), np.zeros((n_codes, K)), np.zeros(n_codes, np.int64)
     order, size = np.arange(p), 0
     y, own, wy = np.empty((m, K)), np.empty(m), np.empty((m, K))
     spare, y_spare, w_spare = np.empty(m, rows.dtype), np.empty((m, K)), np.empty(m)

@@ -137,6 +137,14 @@ def mixture(X, shares, leaves, is_softmax):
     """Answers (n, K) of all linear leaves, or their class probabilities, weighted by the leaves' ``shares (n, L)``."""
     n, p = X.shape
     L, K = leaves.values.shape
+    if n < BLOCK:  # a block's work would be for naught
+        scores = (X @ leaves.coefs.reshape(L * K, p).T).reshape(n, L, K) + leaves.values
+        if leaves.lower.size:
+            scores = np.clip(scores, leaves.lower, leaves.upper)
+        if is_softmax:
+            odds = np.exp(scores - scores.max(axis=2, keepdims=True))
+            scores = odds / odds.sum(axis=2, keepdims=True)
+        return np.einsum("il,ilk->ik", shares, scores)
     out = np.empty((n, K))
     share(mixture_blocks, -(-n // BLOCK), BLOCK * L * K * (p + 10) / VECTORS, X, shares, *leaves, is_softmax, out)
     return out
