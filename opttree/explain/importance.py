@@ -192,7 +192,9 @@ def importances(model: Tree | Forest, X: NDArray[np.float64], weight: NDArray[np
         spread = np.sqrt(np.maximum(weight @ X**2 - (weight @ X) ** 2, 0.0))
     boosted = isinstance(model, Forest) and model.starts is not None
     if trees[0].classes is None:
-        unit = max(float(np.abs(tree.outputs(X)).max(initial=0.0)) for tree in trees)
+        unit = max(
+            float(np.abs(tree.outputs(X) if tree.linear_leaves else tree.values).max(initial=0)) for tree in trees
+        )
         if unit > LARGE:  # whose squares overflow
             still = np.zeros(trees[0].n_features)
             trees = tuple(tree.unscale(still, still + 1.0, 0.0, 1.0 / unit) for tree in trees)
@@ -210,8 +212,9 @@ def _variance(outputs: NDArray[np.float64], weight: NDArray[np.float64]) -> floa
 
 def _explained(tree: Tree, X: NDArray[np.float64], weight: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray:
     """The variance (p,) that each feature explains in one tree, which sums to one unless the tree is constant."""
-    answers = tree.as_hard.outputs(X) if tree.classes is None else tree.as_hard.predict_proba(X)
-    first = tree.n_branches
+    leaf, first = tree.apply(X), tree.n_branches
+    answers = tree.as_hard.outputs(X, leaf)
+    answers = answers if tree.classes is None else tree._probabilities(answers)
     mass, sums, squares = (np.zeros((tree.n_nodes, size)) for size in (1, answers.shape[1], 1))
     if tree.mixture:
         reach = tree.leaf_proba(X) * weight[:, None]
@@ -225,14 +228,17 @@ def _explained(tree: Tree, X: NDArray[np.float64], weight: NDArray[np.float64], 
             sums[first:] = mass[first:] * values
             squares[first:, 0] = mass[first:, 0] * np.square(values).sum(axis=1)
     else:
-        leaf = tree.apply(X)
         mass[:, 0] = np.bincount(leaf, weight, tree.n_nodes)
         for k, column in enumerate(answers.T):
             sums[:, k] = np.bincount(leaf, weight * column, tree.n_nodes)
         squares[:, 0] = np.bincount(leaf, weight * np.square(answers).sum(axis=1), tree.n_nodes)
-    for t in range(first - 1, -1, -1):
+    levels: list[NDArray[np.integer]] = [np.zeros(min(first, 1), np.int32)]
+    while levels[-1].size:
+        below = tree.children[levels[-1]].ravel()
+        levels.append(below[below < first])
+    for branches in levels[::-1]:
         for part in (mass, sums, squares):
-            part[t] = part[tree.children[t]].sum(axis=0)
+            part[branches] = part[tree.children[branches]].sum(axis=1)
     # the squared deviation from the mean prediction within each node
     inside = squares[:, 0] - np.square(sums).sum(axis=1) / np.maximum(mass[:, 0], 1e-300)
     gain = inside.copy()

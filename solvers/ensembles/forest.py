@@ -307,7 +307,7 @@ class TAOForest(GrowthOptions, Solver):
             left, scale = seconds_left(), problem.n_samples / FIRST_ROWS
             in_time = {kind: max(min(n_trees, left / (scale * tally.pace)), 1.0) for kind, tally in tried.items()}
             errors = expected_errors(tried, in_time)
-            yield from self._with_all_features(part, count, common, tried, errors, until)
+            yield from self._with_all_features(part, common, tried, errors, until)
             left = seconds_left()
             kinds = [kind for kind in errors if errors[kind] <= BEHIND * min(errors.values())]
             if len(kinds) == 1 or scale * count * sum(tried[kind].pace for kind in kinds) > LOOK * left:
@@ -315,13 +315,12 @@ class TAOForest(GrowthOptions, Solver):
         yield from self._pilots(whole, kinds, count, common, tallies)
         errors = expected_errors({kind: tallies[kind] for kind in kinds}, dict.fromkeys(kinds, n_trees))
         if problem.n_samples <= FIRST_ROWS:
-            yield from self._with_all_features(whole, count, common, tallies, errors)
+            yield from self._with_all_features(whole, common, tallies, errors)
         return best(errors)
 
     def _with_all_features(
         self,
         shared: Shared,
-        count: int,
         common: Rng,
         tallies: dict[str, Tally],
         errors: dict[str, float],
@@ -334,7 +333,7 @@ class TAOForest(GrowthOptions, Solver):
         if not half or not shared.takes_half:
             return
         whole = half + ALL_FEATURES
-        yield from self._pilots(shared, [whole], count, common, tallies, until)
+        yield from self._pilots(shared, [whole], FEW_PILOTS, common, tallies, until)
         gained = gain(tallies[half], tallies[whole], self.first + self.n_trees)
         if gained > ALL_CLEARLY:
             errors[whole] = (1.0 - gained) * errors[half]
