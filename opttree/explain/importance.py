@@ -191,15 +191,16 @@ def importances(model: Tree | Forest, X: NDArray[np.float64], weight: NDArray[np
     else:
         spread = np.sqrt(np.maximum(weight @ X**2 - (weight @ X) ** 2, 0.0))
     boosted = isinstance(model, Forest) and model.starts is not None
+    leaf = [tree.apply(X) for tree in trees]
     if trees[0].classes is None:
-        unit = max(
-            float(np.abs(tree.outputs(X) if tree.linear_leaves else tree.values).max(initial=0)) for tree in trees
-        )
+        answers = (tree.outputs(X, own) for tree, own in zip(trees, leaf, strict=True))
+        unit = max(float(np.abs(answer).max(initial=0.0)) for answer in answers)
         if unit > LARGE:  # whose squares overflow
             still = np.zeros(trees[0].n_features)
             trees = tuple(tree.unscale(still, still + 1.0, 0.0, 1.0 / unit) for tree in trees)
     parts = [
-        (_variance(tree.outputs(X), weight) if boosted else 1.0) * _explained(tree, X, weight, spread) for tree in trees
+        (_variance(tree.outputs(X, own), weight) if boosted else 1.0) * _explained(tree, X, own, weight, spread)
+        for tree, own in zip(trees, leaf, strict=True)
     ]
     total = np.sum(parts, axis=0)
     return total / total.sum() if total.sum() > 0.0 else total
@@ -210,9 +211,17 @@ def _variance(outputs: NDArray[np.float64], weight: NDArray[np.float64]) -> floa
     return float(weight @ np.square(outputs - weight @ outputs).sum(axis=1))
 
 
-def _explained(tree: Tree, X: NDArray[np.float64], weight: NDArray[np.float64], spread: NDArray[np.float64]) -> NDArray:
-    """The variance (p,) that each feature explains in one tree, which sums to one unless the tree is constant."""
-    leaf, first = tree.apply(X), tree.n_branches
+def _explained(
+    tree: Tree,
+    X: NDArray[np.float64],
+    leaf: NDArray[np.int32],
+    weight: NDArray[np.float64],
+    spread: NDArray[np.float64],
+) -> NDArray:
+    """The variance (p,) that each feature explains in one tree, which sums to one unless the tree is constant; ``leaf
+    (n,)`` are the nodes of the rows' leaves.
+    """
+    first = tree.n_branches
     answers = tree.as_hard.outputs(X, leaf)
     answers = answers if tree.classes is None else tree._probabilities(answers)
     mass, sums, squares = (np.zeros((tree.n_nodes, size)) for size in (1, answers.shape[1], 1))

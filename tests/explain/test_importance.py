@@ -6,6 +6,7 @@ from sklearn.datasets import make_friedman1
 from sklearn.inspection import permutation_importance
 from sklearn.tree import DecisionTreeRegressor
 
+import opttree
 from opttree import (
     BoostedTreesRegressor,
     Forest,
@@ -93,3 +94,10 @@ def test_importances_of_large_answers_are_those_of_their_shares(rng):
         tree = TAORegressor(2, leaves=leaves, random_state=0).fit(X, X[:, 0] + 0.3 * X[:, 1]).tree_
         large = tree.unscale(np.zeros(3), np.ones(3), 0.0, 1e200)
         np.testing.assert_allclose(interpret.importances(large, X), interpret.importances(tree, X), atol=1e-12)
+
+
+def test_a_leaf_that_no_row_reaches_sets_no_unit():
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    for far in (2.0, 1e200, np.inf):
+        tree = Tree([[1, 2], [3, 4]], np.eye(2)[[1, 0]], [5.0, 0.5], [[far], [1.0], [3.0]])
+        assert opttree.interpret.importances(tree, X).tolist() == [1.0, 0.0]
