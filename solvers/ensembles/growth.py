@@ -147,7 +147,7 @@ class Shared:
         return self.options.max_features is None and self.rows.shape[1] > 1 and not self.by_root
 
     @property
-    def bins(self) -> tuple[NDArray[np.uint8], list[Floats], NDArray[np.bool_]]:
+    def bins(self) -> tuple[NDArray[np.unsignedinteger], list[Floats], NDArray[np.bool_]]:
         """The features in bins, see `opttree.kernels.passes.binned.in_bins`; made once for all copies of this."""
         if not self.made:
             self.made.append(binned.in_bins(self.rows))

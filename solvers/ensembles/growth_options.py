@@ -13,6 +13,7 @@ from opttree.runtime.options import Checked, option
 
 MOST_FEATURES = 64  # up to which trees are made sparse by default
 SPLIT_LASSO = 0.001
+Kind = Literal["auto", "oblique", "axis", "cart", "cart-constant", "extra", "cart-all", "cart-constant-all"]
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,11 @@ class GrowthOptions(Checked):
     """The options of a `TAOForest` that concern the growth of single trees."""
 
     n_trees: int = option(30, "T, 30 in the paper's tables.", least=1)
-    kind: Literal["auto", "oblique", "axis", "cart", "cart-constant", "extra", "cart-all", "cart-constant-all"] = (
-        option(
-            "auto",
-            """"oblique" or "axis" TAO trees (axis-aligned ones start from randomised trees). "cart": randomised trees,
-        grown on features in at most 256 bins, with our leaf models and without TAO, to the depth limit of the
-        problem; better where near neighbours predict better than trends. "extra": the same with one random
+    kind: Kind = option(
+        "auto",
+        """"oblique" or "axis" TAO trees (axis-aligned ones start from randomised trees). "cart": randomised trees,
+        grown on features in bins, with our leaf models and without TAO, to the depth limit of the problem;
+        better where near neighbours predict better than trends. "extra": the same with one random
         threshold per feature and all features at each split (extremely randomised trees). "auto" grows some trees
         of the first kind, of "cart" and of "cart" with constant leaves on bootstrap samples, and takes one of the
         latter ("cart-constant" where leaves are linear) if its expected out-of-bag error is below .96 of the first's,
@@ -33,9 +33,7 @@ class GrowthOptions(Checked):
         all features at each split ("cart-all", "cart-constant-all"), on bootstrap or smaller samples, and taken if
         its error is lower by a tenth and two standard errors than with half of them. For more than 8,000 rows five
         trees of each kind on half of so many are grown before, after which kinds that are three percent behind are
-        given up.
-        ``step.info["kind"]`` is the number of the kind in `KINDS`.""",
-        )
+        given up. ``step.info["kind"]`` is the number of the kind in `KINDS`.""",
     )
     levels: int | None = option(
         None,
